@@ -45,7 +45,7 @@ MUTATIONS = (
         "test_claim",
         "test_minicluster_jobs",
     ),
-    _of("checkpoint/claim.py", "delete_savepoint(path)\n    directory.write", "directory.write", "test_claim"),
+    _of("checkpoint/claim.py", "delete_savepoint(Savepoint.open(path, whole=False))", "pass", "test_claim"),
     _of(
         "checkpoint/claim.py",
         "absolute(settings.savepoint) == absolute(path)",
@@ -102,7 +102,7 @@ MUTATIONS = (
     ),
     _of(
         "jobdir/directory.py",
-        "if life is Life.ALIVE:\n            owner = self.read",
+        "if life is Liveness.ALIVE:\n            owner = self.read",
         "if False:\n            owner = self.read",
         "test_job_directory",
         "test_ownership",

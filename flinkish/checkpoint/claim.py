@@ -15,7 +15,7 @@ import re
 from dataclasses import replace
 
 from flinkish.checkpoint.compatibility import read_states, write_states
-from flinkish.checkpoint.manifest import ENDED, CheckpointDirectory, Manifest, read_manifest
+from flinkish.checkpoint.manifest import ENDED, CheckpointDirectory, Manifest, Savepoint
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import Restored, RestoredByFallback
@@ -62,8 +62,7 @@ def remember_restored(
     directory: JobDirectory,
     job: JobDescriptor,
     claim_mode: str,
-    savepoint: str,
-    manifest: Manifest,
+    savepoint: Savepoint,
     watermarks: dict[str, int],
     rows: str,
 ) -> Restored:
@@ -75,10 +74,10 @@ def remember_restored(
         rows: the name of the directory of the rows for the first epoch.
     """
     uids = {descriptor.uid for vertex in job.vertices for descriptor in vertex.operators}
-    known = {(state.uid, state.name): state for state in (*manifest.states, *read_states(directory))}
+    known = {(state.uid, state.name): state for state in (*savepoint.manifest.states, *read_states(directory))}
     write_states(directory, tuple(state for state in known.values() if state.uid in uids))
-    path, now_ms = absolute(savepoint), SystemClock().now_ms()
-    remembered = Restored(savepoint, path, rows, claim_mode, manifest.sources, watermarks, now_ms)
+    sources, now_ms = savepoint.manifest.sources, SystemClock().now_ms()
+    remembered = Restored(savepoint.given, savepoint.path, rows, claim_mode, sources, watermarks, now_ms)
     directory.write(remembered)
     return remembered
 
@@ -123,7 +122,9 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
         raise remembered.damaged(Restored.path_in(directory.path), "it does not say which savepoint was claimed")
     path = absolute(remembered.path)
     directory.fence.check()
-    delete_savepoint(path)
+    # what is no savepoint stays as it is
+    if Manifest.NAME in child_names(path):
+        delete_savepoint(Savepoint.open(path, whole=False))
     directory.write(replace(remembered, subsumed=True))
     return path
 
@@ -141,13 +142,10 @@ def delete_checkpoints(checkpoints: CheckpointDirectory, directory: JobDirectory
         _LOG.warning("job '%s': its checkpoints were not deleted: %s", name, error)
 
 
-def delete_savepoint(path: str) -> None:
-    """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them. What is
-    no savepoint stays as it is, and so does what else lies beside one."""
-    if Manifest.NAME not in child_names(path):
-        return
-    manifest = read_manifest(path, whole=False)
-    table = manifest.table_path(path)
+def delete_savepoint(savepoint: Savepoint) -> None:
+    """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them. What
+    else lies beside one stays as it is."""
+    path, table = savepoint.path, savepoint.table
     # only what flinkish has written there: whatever else somebody keeps in the directory stays
     delete_file(posixpath.join(path, Manifest.NAME))
     own = posixpath.dirname(table) == path

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.checkpoint.claim import read_restored
-from flinkish.checkpoint.manifest import CheckpointDirectory, read_manifest
+from flinkish.checkpoint.manifest import CheckpointDirectory, Savepoint
 from flinkish.checkpoint.restore import RestoredProgram, take_over
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
@@ -122,7 +122,7 @@ class QueryFallback:
             except (SavepointError, CorruptStateError) as unusable:
                 problems.append(f"{candidate.path}: {unusable.what}")
                 continue
-            return self._told(error, decision, idempotent, problems)
+            return self._message(error, decision, idempotent, problems)
         raise self._refused(error, decide(self.settings.fallback, traces, None), None, problems)
 
     # ------------------------------------------------------------------ whether it is possible
@@ -173,8 +173,9 @@ class QueryFallback:
 
     def _move_to(self, program: RestoredProgram, checkpoint: Candidate, first_epoch: int) -> None:
         target = self.directory.fallback_rows(first_epoch)
-        manifest = read_manifest(checkpoint.path)
-        report, watermarks = take_over(self.spark, program, self.settings, checkpoint.path, manifest, target)
+        opened = Savepoint.open(checkpoint.path)
+        manifest = opened.manifest
+        report, watermarks = take_over(self.spark, program, self.settings, opened, target)
         if not report.compatible:
             delete_directory(target)
             raise FinalOperationError("; ".join(report.problems), hint="; ".join(report.hints))
@@ -201,7 +202,7 @@ class QueryFallback:
 
     # ------------------------------------------------------------------ messages
 
-    def _told(self, error: CorruptStateError, decision: Decision, idempotent: bool, problems: list[str]) -> str:
+    def _message(self, error: CorruptStateError, decision: Decision, idempotent: bool, problems: list[str]) -> str:
         assert decision.checkpoint is not None
         text = f"{error.what}: the job goes on from the checkpoint {decision.checkpoint.path} of epoch "
         text += f"{decision.checkpoint.epoch}"

@@ -22,7 +22,7 @@ from flinkish.checkpoint.table import CheckpointTable, Written
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.session import is_remote, slots_of
-from flinkish.spark.settings import copy_of, described_jobs, tagged
+from flinkish.spark.settings import SparkWork, copy_of, described_jobs
 
 #: Full checkpoints between two clean-ups.
 OVERWRITES_PER_CLEAN_UP = 3
@@ -203,9 +203,9 @@ def gentle_tasks(session: Any) -> int:
 
 
 @contextmanager
-def tagged_jobs(session: Any, tag: str, description: str) -> Iterator[None]:
-    """Give all Spark jobs of this thread the tag and the description, and let them give way to those of epochs."""
+def gentle_jobs(session: Any, description: str) -> Iterator[SparkWork]:
+    """Within the block, the Spark jobs of this thread have a description and give way to those of epochs."""
     if not is_remote(session):
         session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-    with tagged(session, tag), described_jobs(session, description):
-        yield
+    with SparkWork(session, "checkpoint") as work, described_jobs(session, description):
+        yield work

@@ -28,8 +28,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
+from flinkish.delta.log import DeltaLog
 from flinkish.errors import FencedError, FlinkishError, SavepointError
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.sources.progress import files_of, with_ended
@@ -204,27 +206,10 @@ class Manifest(StoredFile):
             raise ValueError(f"it has version {version!r:.100}, expected version {own} or {VERSION_WITH_FILES}")
         return typed(cls, content)
 
-    def changes_path(self, directory: str) -> str | None:
-        """Path of the table of changes, if the manifest is in ``directory``; None: there is no such table.
-
-        Raises:
-            SavepointError: it is none that flinkish writes there.
-        """
-        return None if self.changes is None else _table(directory, self.changes.table, _CHANGES)
-
-    def table_path(self, directory: str) -> str:
-        """Path of the table of state, if the manifest is in ``directory``.
-
-        Raises:
-            SavepointError: it is none that flinkish writes there.
-        """
-        return _table(directory, self.state.table, _STATE)
-
 
 def _table(directory: str, table: str, known: tuple[str, ...]) -> str:
     """The path of a table that a manifest names: one of the few that flinkish writes in the directory of a savepoint,
     or beside that of a checkpoint. A manifest from elsewhere could name any other directory, to be read or deleted."""
-    directory = absolute(directory)
     beside = table.startswith("../")
     path, above = joined(directory, table), posixpath.dirname(directory) if beside else directory
     try:
@@ -255,24 +240,55 @@ def version_of(sources: Mapping[str, str], changes: TableVersion | None) -> int:
     return SAVEPOINT_VERSION if changes is None else VERSION_WITH_CHANGES
 
 
-def read_manifest(directory: str, whole: bool = True) -> Manifest:
-    """Read the manifest of the savepoint or checkpoint in a directory.
+@dataclass(frozen=True)
+class Savepoint:
+    """A savepoint or checkpoint that is open: its manifest is read, and it is known where its tables are.
 
-    Args:
-        directory: path or URI of the directory.
-        whole: whether positions are completed from the files that they refer to, without which they are none.
-
-    Raises:
-        SavepointError: there is no manifest, or it is damaged or has another version; the error names the file.
+    Rule: whoever begins something with a savepoint opens it, once, and passes it on; nobody else reads its manifest or
+    takes its path apart.
     """
-    directory = absolute(directory)
-    manifest = Manifest.read(directory)
-    if manifest is None:
-        raise _missing(directory)
-    manifest.table_path(directory)
-    manifest.changes_path(directory)
-    if not whole:
-        return manifest
+
+    #: the path as somebody has given it; and absolute, as `absolute` makes it
+    given: str
+    path: str
+    manifest: Manifest
+    #: path of the table of state
+    table: str
+    #: path of the table of changes; None: there is none
+    changes: str | None
+
+    @classmethod
+    def open(cls, given: str, whole: bool = True) -> Savepoint:
+        """Open the savepoint or checkpoint in a directory.
+
+        Args:
+            given: path or URI of the directory.
+            whole: whether positions are completed from the files that they refer to, without which they are none.
+
+        Raises:
+            SavepointError: there is no manifest, or it is damaged, has another version, or names a table that flinkish
+                does not write there; the error names the file.
+        """
+        path = absolute(given)
+        manifest = Manifest.read(path)
+        if manifest is None:
+            raise _missing(path)
+        table = _table(path, manifest.state.table, _STATE)
+        changes = None if manifest.changes is None else _table(path, manifest.changes.table, _CHANGES)
+        return cls(given, path, _completed(path, manifest) if whole else manifest, table, changes)
+
+    @property
+    def version(self) -> int | None:
+        """The version of the table of state that is read; None: there is no table."""
+        return self.newest if self.manifest.state.version is None else self.manifest.state.version
+
+    @cached_property
+    def newest(self) -> int | None:
+        """The newest version of the table of state, as it was when this was asked first; None: there is no table."""
+        return DeltaLog(self.table).newest()
+
+
+def _completed(directory: str, manifest: Manifest) -> Manifest:
     ended = joined(directory, f"../{ENDED}")
     sources = manifest.sources.items()
     try:
@@ -449,7 +465,7 @@ class CheckpointDirectory:
     def read(self, number: int) -> Manifest:
         """The manifest of a checkpoint, as it is written: its positions may refer to files. Raises SavepointError when
         it is damaged or there is none."""
-        return read_manifest(self.checkpoint(number), whole=False)
+        return Savepoint.open(self.checkpoint(number), whole=False).manifest
 
     def hold(self, number: int) -> None:
         """Keep a checkpoint, and the versions that it names, until `let_go` is called as often."""

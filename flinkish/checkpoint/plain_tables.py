@@ -21,9 +21,9 @@ from flinkish.checkpoint.compatibility import CompatibilityReport, compare, outl
 from flinkish.checkpoint.compatibility import with_changes as with_changed_types
 from flinkish.checkpoint.manifest import (
     Manifest,
+    Savepoint,
     TableContents,
     manifest_of,
-    read_manifest,
     state_table,
     write_manifest,
 )
@@ -61,7 +61,7 @@ from flinkish.spark.data_files import DataFile, RowsToFiles
 from flinkish.spark.state import SAVEPOINT_ARROW, batch_of
 from flinkish.spark.worker import secret_of
 from flinkish.storage.files import read_bytes
-from flinkish.storage.paths import FileKind, absolute, local_path
+from flinkish.storage.paths import FileKind, local_path
 
 #: Rows of one state, each with the hash of each of its rows.
 _Hashed = Iterable[tuple[SavepointColumns, list[int]]]
@@ -188,19 +188,19 @@ def take_in_savepoint(
     migrations: Migrations,
     allow_non_restored_state: bool,
     read: Read = nobody_asks,
-) -> tuple[Manifest, TakenIn]:
+) -> tuple[Savepoint, TakenIn]:
     """Compare a savepoint or checkpoint with a program, and read what the program takes in of it.
 
     Raises:
         SavepointError: the savepoint is missing or damaged, or only Spark can read it.
     """
-    manifest = read_manifest(savepoint)
-    where = f"job '{job.name}', savepoint {absolute(savepoint)}"
-    edited = is_edited(manifest, savepoint)
+    opened = Savepoint.open(savepoint)
+    manifest, edited = opened.manifest, is_edited(opened)
+    where = f"job '{job.name}', savepoint {opened.path}"
     counted = manifest.contents is not None and not edited
     found = FoundRows()
     with reading_files(where):
-        rows = rows_of_savepoint(manifest, savepoint, read)
+        rows = rows_of_savepoint(opened, read)
         if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             rows = _without_doubles(rows, where)
         as_written = manifest.epoch is not None and not edited
@@ -216,8 +216,8 @@ def take_in_savepoint(
             convert=not as_written,
         )
     if counted:
-        check_contents(manifest, savepoint, found.state_contents())
-    return manifest, taken
+        check_contents(opened, found.state_contents())
+    return opened, taken
 
 
 def take_in(
@@ -280,16 +280,15 @@ def reading_files(where: str) -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------------- tables
 
 
-def rows_of_savepoint(manifest: Manifest, directory: str, read: Read = nobody_asks) -> _Hashed:
-    """The rows of state by batch and state, each with its hash; with the changes applied if the manifest has any.
+def rows_of_savepoint(savepoint: Savepoint, read: Read = nobody_asks) -> _Hashed:
+    """The rows of state by batch and state, each with its hash; with the changes applied if there are any.
 
     Raises:
         SavepointError: the log of a table is damaged, or only Delta itself can read a table.
     """
-    path = manifest.table_path(directory)
-    check_log(path, needed_version(manifest, path))
-    batches = _batches_of(path, manifest.state.version, COLUMNS, read)
-    changes = manifest.changes_path(directory)
+    manifest, changes = savepoint.manifest, savepoint.changes
+    check_log(savepoint.table, needed_version(savepoint))
+    batches = _batches_of(savepoint.table, manifest.state.version, COLUMNS, read)
     if manifest.changes is not None and changes is not None:
         check_log(changes, manifest.changes.version)
         batches = _with_changes(batches, _batches_of(changes, manifest.changes.version, CHANGES_COLUMNS))

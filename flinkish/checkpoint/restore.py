@@ -22,18 +22,18 @@ from flinkish.checkpoint.compatibility import (
     outline_of,
     with_changes,
 )
-from flinkish.checkpoint.manifest import Manifest, read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.checkpoint.rows import (
     FoundRows,
     Migrations,
     RowsToBuffers,
     check_contents,
     check_unique,
+    checked_rows,
     is_edited,
-    looked_at,
     open_table,
     reading,
-    written_to,
+    written_buffers,
 )
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
@@ -56,7 +56,6 @@ from flinkish.spark.session import get_session
 from flinkish.spark.settings import described_jobs, session_with
 from flinkish.spark.worker import Deployment, deploy
 from flinkish.storage.files import delete_directory
-from flinkish.storage.paths import absolute
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,15 @@ def prepare_restore(
 def _restore(
     spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str, directory: JobDirectory
 ) -> Restored:
-    manifest = read_manifest(savepoint)
+    opened = Savepoint.open(savepoint)
     with described_jobs(spark, f"{program.job.name}: restore from {savepoint}"):
-        report, watermarks = take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
+        report, watermarks = take_over(spark, program, settings, opened, directory.restore_rows)
     if not report.compatible:
         delete_directory(directory.restore_rows)
         raise incompatible(report, program.job)
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
     rows = posixpath.basename(directory.restore_rows)
-    remembered = remember_restored(directory, program.job, settings.claim_mode, savepoint, manifest, watermarks, rows)
+    remembered = remember_restored(directory, program.job, settings.claim_mode, opened, watermarks, rows)
     passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
     return remembered
 
@@ -113,11 +112,12 @@ def take_over(
     spark: Any,
     program: RestoredProgram,
     settings: DriverSettings,
-    savepoint: str,
-    manifest: Manifest,
+    savepoint: Savepoint,
     target: str | None,
+    declared: ProgramStates | None = None,
 ) -> tuple[CompatibilityReport, dict[str, int]]:
     """Compare a savepoint with a program and, if ``target`` is given, write the rows for the first epoch below it.
+    ``declared``: the states that the program declares; None: they are found out.
 
     Returns:
         The report of the comparison, and the uid of each vertex's head -> the watermark that the vertex begins with.
@@ -125,19 +125,20 @@ def take_over(
     Raises:
         SavepointError: the savepoint cannot be read, or its table does not hold what was written.
     """
-    where = f"job '{program.job.name}', savepoint {absolute(savepoint)}"
-    conversion = _Conversion.of(spark, program, manifest.states, where)
+    manifest = savepoint.manifest
+    where = f"job '{program.job.name}', savepoint {savepoint.path}"
+    conversion = _Conversion.of(program, manifest.states, declared or declared_states(spark, program, where))
     with reading(spark, where, conversion.deployment.secret) as session:
-        edited = is_edited(manifest, savepoint)
-        table = open_table(session, manifest, savepoint)
+        edited = is_edited(savepoint)
+        table = open_table(session, savepoint)
         counted = manifest.contents is not None and not edited
         if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             check_unique(table, where)
         found = conversion.found(session, table, target, manifest.epoch is not None and not edited)
         if counted:
-            check_contents(manifest, savepoint, found.state_contents())
+            check_contents(savepoint, found.state_contents())
         watermarks = found.lowest_watermarks()
-    return conversion.report(savepoint, edited, found, manifest.sources, settings), watermarks
+    return conversion.report(savepoint.given, edited, found, manifest.sources, settings), watermarks
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,12 @@ class OwnState:
 
 
 def take_over_own(
-    spark: Any, program: RestoredProgram, settings: DriverSettings, own: OwnState, target: str | None
+    spark: Any,
+    program: RestoredProgram,
+    settings: DriverSettings,
+    own: OwnState,
+    target: str | None,
+    declared: ProgramStates,
 ) -> tuple[CompatibilityReport, dict[str, int]]:
     """The same as `take_over`, of the job's own state.
 
@@ -160,7 +166,7 @@ def take_over_own(
         FlinkishError: the state cannot be read.
     """
     where = f"job '{program.job.name}', {own.shown}"
-    conversion = _Conversion.of(spark, program, own.states, where)
+    conversion = _Conversion.of(program, own.states, declared)
     try:
         with session_with(spark, dict([VERIFY_PAGES])) as session:
             found = conversion.found(session, own.rows(session), target, as_written=True)
@@ -168,6 +174,11 @@ def take_over_own(
         raise translate(error, where, conversion.deployment.secret) from error
     report = conversion.report(own.shown, False, found, own.sources, settings)
     return replace(report, own_state=True), found.lowest_watermarks()
+
+
+def declared_states(spark: Any, program: RestoredProgram, where: str) -> ProgramStates:
+    """The states that a program declares, which a worker finds out. ``where``: names the job in errors."""
+    return find_program_states(spark, deploy(program.job, partitions_of(program.job)), where)
 
 
 @dataclass(frozen=True)
@@ -179,16 +190,15 @@ class _Conversion:
     states: ProgramStates
 
     @staticmethod
-    def of(spark: Any, program: RestoredProgram, before: tuple[DeclaredState, ...], where: str) -> _Conversion:
-        deployment = deploy(program.job, partitions_of(program.job))
-        return _Conversion(program, deployment, with_changes(find_program_states(spark, deployment, where), before))
+    def of(program: RestoredProgram, before: tuple[DeclaredState, ...], declared: ProgramStates) -> _Conversion:
+        return _Conversion(program, deploy(program.job, partitions_of(program.job)), with_changes(declared, before))
 
     def found(self, spark: Any, rows: Any, target: str | None, as_written: bool) -> FoundRows:
         """What is in the rows, of which buffers are written below ``target`` if it is given."""
         convert = RowsToBuffers(
             self.deployment, self.states, self.program.migrations, not as_written, target is not None
         )
-        return looked_at(rows, convert) if target is None else written_to(target, spark, rows, convert)
+        return checked_rows(rows, convert) if target is None else written_buffers(target, spark, rows, convert)
 
     def report(
         self, shown: str, edited: bool, found: FoundRows, sources: Iterable[str], settings: DriverSettings
@@ -203,16 +213,9 @@ class _Conversion:
         return outline_of(job, (job.vertex(vertex).head.uid for vertex in self.program.sources))
 
 
-def compatibility_of(
-    spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str
-) -> CompatibilityReport:
-    """The report of what a start from the savepoint would take over; nothing is written."""
-    return take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
-
-
 def declared_by(spark: Any, program: RestoredProgram) -> CompatibilityReport:
     """The report of a start without any state: all states that the program declares are new."""
-    conversion = _Conversion.of(spark, program, (), f"job '{program.job.name}'")
+    conversion = _Conversion.of(program, (), declared_states(spark, program, f"job '{program.job.name}'"))
     outline = replace(conversion.outline(), without_uid=())
     report = compare("no state", False, (), (), outline, conversion.states, False)
     return replace(report, own_state=True)
@@ -238,7 +241,7 @@ def rows_of(directory: JobDirectory, remembered: Restored) -> str:
 def compatibility_report(
     graph: StreamGraph,
     configuration: Configuration,
-    savepoint: str,
+    savepoint: Savepoint,
     chaining: bool,
     session: Any = None,
     job_name: str = "dry run",
@@ -248,11 +251,11 @@ def compatibility_report(
 
     Raises:
         ProgramError: the program is wrong.
-        SavepointError: there is no such savepoint, or it is damaged.
+        SavepointError: the savepoint is damaged.
     """
     generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
     spark = session if session is not None else get_session(configuration, job_name)
     generator.with_shipped_files(ship(spark, configuration))
     job = generator.generate(JobID().to_hex_string(), job_name)
     program = RestoredProgram(job, generator.sources(), generator.migrations())
-    return compatibility_of(spark, program, driver_settings(configuration), savepoint)
+    return take_over(spark, program, driver_settings(configuration), savepoint, None)[0]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.checkpoint.manifest import Manifest, StateContents, TableContents
+from flinkish.checkpoint.manifest import Savepoint, StateContents, TableContents
 from flinkish.delta.actions import new_table
 from flinkish.delta.check import check_log
 from flinkish.delta.log import DeltaLog
@@ -81,32 +81,32 @@ def unreadable(why: str, where: str) -> SavepointError:
     )
 
 
-def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
-    """The rows of state as a DataFrame of text columns, with the changes applied if the manifest has any.
+def open_table(spark: Any, savepoint: Savepoint) -> Any:
+    """The rows of state as a DataFrame of text columns, with the changes applied if there are any.
 
     Raises:
         SavepointError: the log of a table is damaged.
     """
-    path = manifest.table_path(directory)
-    check_log(path, needed_version(manifest, path))
-    rows = _rows_of(spark, path, manifest.state.version).select(*COLUMNS)
-    changes = manifest.changes_path(directory)
+    manifest, changes = savepoint.manifest, savepoint.changes
+    check_log(savepoint.table, needed_version(savepoint))
+    rows = _rows_of(spark, savepoint.table, manifest.state.version, savepoint.version)
     if manifest.changes is None or changes is None:
         return rows
     check_log(changes, manifest.changes.version)
     return with_changes(rows, _version(spark, changes, manifest.changes.version))
 
 
-def _rows_of(spark: Any, path: str, version: int | None) -> Any:
-    """A version of a table of state as a DataFrame; None: the newest version."""
-    log = DeltaLog(path)
-    wanted = log.newest() if version is None else version
+def _rows_of(spark: Any, path: str, version: int | None, wanted: int | None) -> Any:
+    """A version of a table of state as a DataFrame; None: the newest version, which is ``wanted``."""
     # Spark takes a path with one of these characters for a pattern, Delta does not
-    files = log.files_of_first_commit() if wanted == 0 and not re.search(r"[*?\[\]{}\\]", path) else []
+    plain = wanted == 0 and not re.search(r"[*?\[\]{}\\]", path)
+    files = DeltaLog(path).files_of_first_commit() if plain else []
     if files:
         # the files that Delta itself would read, without the Spark jobs that it needs to find them
-        return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*map(for_spark, files))
-    return _version(spark, path, version)
+        rows = spark.read.schema(SAVEPOINT_SCHEMA).parquet(*map(for_spark, files))
+    else:
+        rows = _version(spark, path, version)
+    return rows.select(*COLUMNS)
 
 
 def _version(spark: Any, path: str, version: int | None) -> Any:
@@ -115,11 +115,12 @@ def _version(spark: Any, path: str, version: int | None) -> Any:
     return (reader if version is None else reader.option("versionAsOf", version)).load(for_spark(path))
 
 
-def needed_version(manifest: Manifest, table: str) -> int | None:
+def needed_version(savepoint: Savepoint) -> int | None:
     """The version of the table that will be read; None: it is not known which one."""
+    manifest = savepoint.manifest
     if manifest.state.version is not None or manifest.contents is None:
         return manifest.state.version
-    return max(DeltaLog(table).newest() or 0, manifest.contents.version)
+    return max(savepoint.newest or 0, manifest.contents.version)
 
 
 def with_digest(table: Any) -> Any:
@@ -165,38 +166,38 @@ def write_rows(table: str, files: Callable[[str], list[DataFile]], rows: Callabl
 def written_contents(spark: Any, table: str) -> TableContents:
     """The contents of a table that was just written, for its manifest."""
     version = DeltaLog(table).newest() or 0
-    return TableContents(version, count_states(_rows_of(spark, table, version).select(*COLUMNS)))
+    return TableContents(version, count_states(_rows_of(spark, table, version, version)))
 
 
-def is_edited(manifest: Manifest, directory: str) -> bool:
+def is_edited(savepoint: Savepoint) -> bool:
     """Whether the table was changed after it was written.
 
     Raises:
         SavepointError: the table's log is not complete.
     """
-    if manifest.contents is None or manifest.state.version is not None:
+    written, version = savepoint.manifest.contents, savepoint.newest
+    if written is None or savepoint.manifest.state.version is not None:
         return False
-    log = DeltaLog(manifest.table_path(directory))
-    version = log.newest()
-    if version is None or version < manifest.contents.version:
+    if version is None or version < written.version:
         raise SavepointError(
             "the log of the savepoint's table is not complete",
-            where=log.file(manifest.contents.version),
-            expected=f"version {manifest.contents.version}, which was there when the savepoint was written",
+            where=DeltaLog(savepoint.table).file(written.version),
+            expected=f"version {written.version}, which was there when the savepoint was written",
             hint="copy the table from a backup, or use another savepoint",
         )
-    return version > manifest.contents.version
+    return version > written.version
 
 
-def check_contents(manifest: Manifest, directory: str, found: tuple[StateContents, ...]) -> None:
+def check_contents(savepoint: Savepoint, found: tuple[StateContents, ...]) -> None:
     """Compare the contents of a table that nobody has edited with what was written.
 
     Raises:
         SavepointError: they differ; the error says in which states.
     """
-    if manifest.contents is None or found == manifest.contents.states:
+    written = savepoint.manifest.contents
+    if written is None or found == written.states:
         return
-    before = {(state.uid, state.state, state.kind): state for state in manifest.contents.states}
+    before = {(state.uid, state.state, state.kind): state for state in written.states}
     now = {(state.uid, state.state, state.kind): state for state in found}
     differences = [
         f"uid {key[0]}, state {key[1]}: {_rows(now.get(key))}, written were {_rows(before.get(key))}"
@@ -205,7 +206,7 @@ def check_contents(manifest: Manifest, directory: str, found: tuple[StateContent
     ]
     raise SavepointError(
         "the savepoint's table does not hold what was written: " + "; ".join(differences[:5]),
-        where=manifest.table_path(directory),
+        where=savepoint.table,
         expected="the rows as they were written, or edited in a transaction of Delta",
         hint="copy the table from a backup, or use another savepoint",
     )
@@ -384,7 +385,7 @@ def _found_batch(found: FoundRows) -> pa.RecordBatch:
     )
 
 
-def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:
+def written_buffers(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:
     """Write the buffers below ``path``; returns what was found in the rows."""
     converted = with_digest(table).mapInArrow(convert, ROW_SCHEMA)
     # no more tasks than run at a time, since each writes a file; and nothing else runs before the job is restored
@@ -392,7 +393,7 @@ def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> Fou
     return _found(spark.read.schema(ROW_SCHEMA).option(*VERIFY_PAGES).parquet(for_spark(path)))
 
 
-def looked_at(table: Any, convert: RowsToBuffers) -> FoundRows:
+def checked_rows(table: Any, convert: RowsToBuffers) -> FoundRows:
     """Check the rows without writing anything; returns what was found in them."""
     return _found(with_digest(table).mapInArrow(convert, ROW_SCHEMA))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flinkish.errors import FlinkishError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.fencing import Life, life_of
+from flinkish.jobdir.fencing import Liveness, liveness_of
 from flinkish.jobdir.layout import Job, JobEnd, Owner
 from flinkish.storage.files import is_directory
 from flinkish.storage.stored_file import StoredFile
@@ -43,13 +43,13 @@ def ended(path: str) -> Ended | None:
     # a JobDirectory makes its directory
     directory = JobDirectory(path) if is_directory(path) else None
     owner = None if directory is None else directory.read(Owner)
-    if directory is None or owner is None or life_of(owner) is not Life.GONE:
+    if directory is None or owner is None or liveness_of(owner) is not Liveness.GONE:
         return None
     job, end = directory.read(Job), directory.end()
     driver = f"process {owner.pid} on {owner.host}"
     program = job if job is not None or end is None else end.program
     if end is not None:
-        status, how, ended_ms = end.status, end.told(), _modified_ms(directory, JobEnd)
+        status, how, ended_ms = end.status, end.described(), _modified_ms(directory, JobEnd)
     else:
         status, how, ended_ms = _last_status(directory, owner, driver)
     return Ended(

@@ -164,10 +164,10 @@ def _asked(arguments: argparse.Namespace, kind: str, **details: Any) -> int:
     """Ask the job's driver for an operation, and say what has come of it."""
     job = with_directory(Finder(arguments).find(arguments.job))
     detached = getattr(arguments, "detached", False)
-    return _told(arguments, kind, carry_out(driver_of(job), kind, arguments.timeout, detached, **details), job)
+    return _printed(arguments, kind, carry_out(driver_of(job), kind, arguments.timeout, detached, **details), job)
 
 
-def _told(arguments: argparse.Namespace, kind: str, outcome: Outcome, job: Job | None) -> int:
+def _printed(arguments: argparse.Namespace, kind: str, outcome: Outcome, job: Job | None) -> int:
     told = {"location": outcome.location, "checkpoint": outcome.checkpoint}
     if arguments.json:
         status = "COMPLETED" if outcome.completed else "IN_PROGRESS"
@@ -218,7 +218,7 @@ def _status(arguments: argparse.Namespace) -> int:
     operation, finder = checked_id(arguments.operation), Finder(arguments)
     if arguments.job is not None:
         job = finder.find(arguments.job)
-        return _told(arguments, "status", driver_of(job).look(operation), job)
+        return _printed(arguments, "status", driver_of(job).look(operation), job)
     for job in finder.all():
         if job.client is None:
             continue
@@ -226,7 +226,7 @@ def _status(arguments: argparse.Namespace) -> int:
             outcome = driver_of(job).look(operation)
         except FinalOperationError:
             continue
-        return _told(arguments, "status", outcome, job)
+        return _printed(arguments, "status", outcome, job)
     raise OperationError(
         f"no driver knows the operation {operation}, or its result is not kept any more",
         hint="name the job: flinkish savepoint status OPERATION JOB; 'flinkish describe JOB' lists its last savepoints",
@@ -242,7 +242,7 @@ def _dispose(arguments: argparse.Namespace) -> int:
     if driver is not None:
         outcome = carry_out(driver, "dispose", arguments.timeout, directory=path)
         if not outcome.completed:
-            return _told(arguments, "dispose", outcome, None)
+            return _printed(arguments, "dispose", outcome, None)
     else:
         from flinkish.jobmanager.savepoint import dispose_savepoint
 

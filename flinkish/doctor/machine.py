@@ -34,7 +34,7 @@ from flinkish.doctor.findings import (
 )
 from flinkish.errors import ConnectionFailedError, FlinkishError, is_secret
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.fencing import Life, life_of
+from flinkish.jobdir.fencing import Liveness, liveness_of
 from flinkish.jobdir.layout import Owner
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.home import SETTINGS, Home
@@ -226,16 +226,18 @@ def _driver(job_dir: str) -> Iterator[Finding]:
     except FlinkishError as error:
         yield Finding("Driver", Level.FAIL, error.what, error.hint or error.expected)
         return
-    life = life_of(owner)
-    if owner is None or life is Life.GONE:
+    liveness = liveness_of(owner)
+    if owner is None or liveness is Liveness.GONE:
         yield ok("Driver", "no driver runs a job here")
         return
-    yield ok("Driver", f"process {owner.pid} on {owner.host}, {'alive' if life is Life.ALIVE else life.value}")
+    yield ok(
+        "Driver", f"process {owner.pid} on {owner.host}, {'alive' if liveness is Liveness.ALIVE else liveness.value}"
+    )
     if not owner.rest:
         hint = "pip install uvicorn starlette, or set flinkish.rest.enabled: true; commands reach it through files"
         yield Finding("REST API", Level.WARN, "the driver has none", hint)
         return
-    yield _rest(owner.rest, life is Life.ALIVE)
+    yield _rest(owner.rest, liveness is Liveness.ALIVE)
 
 
 def _rest(url: str, here: bool) -> Finding:

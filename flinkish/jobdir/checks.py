@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from flinkish.errors import FlinkishError
 from flinkish.jobdir import layout
-from flinkish.jobdir.far_side import EpochsWait, FarEnd, FarReport, StopRequest
+from flinkish.jobdir.connect_server import EpochsWait, ServerEnd, ServerReport, StopRequest
 from flinkish.jobdir.layout import Job, Query, QueryFile, RestoredByFallback, TotalsDescription
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import is_local, local_path
@@ -25,7 +25,7 @@ OF_DIRECTORY: tuple[type[StoredFile], ...] = (
     *(Job, layout.Owner, QueryFile, Query, layout.Attempts, layout.States, layout.Sources, layout.Restored),
     *(RestoredByFallback, layout.DrainMarker, layout.JobEnd, layout.Finished, layout.EndOfInput, layout.Changelog),
     *(TotalsDescription, layout.SavingNote, layout.StoredRequest, layout.Answer),
-    *(StopRequest, EpochsWait, FarEnd, FarReport),
+    *(StopRequest, EpochsWait, ServerEnd, ServerReport),
 )
 
 #: Those of other processes, which do not wait for this one.

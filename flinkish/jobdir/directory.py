@@ -30,10 +30,10 @@ from flinkish.core.sink import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
 from flinkish.jobdir.fencing import (
     SILENCE_S,
-    Life,
+    Liveness,
     given_back,
     is_earlier_attempt,
-    life_of,
+    liveness_of,
     this_process,
     was_here,
     watch,
@@ -76,6 +76,12 @@ class QueryLocation:
 
     path: str
     first_epoch: int
+
+
+def ends_at_once(end: JobEnd, restart: bool) -> bool:
+    """Whether a job that is started again ends at once, because it has ended so before. One that is not done goes on if
+    that was asked for (``restart``), or if this process has ended it itself: then it knows what it does."""
+    return end.done or not (restart or was_here(end.run) and not end.from_outside)
 
 
 class JobDirectory:
@@ -210,15 +216,15 @@ class JobDirectory:
 
     def refuse_if_owned(
         self, job_name: str, silence_s: float = SILENCE_S, waiting: Callable[[], None] = lambda: None
-    ) -> Life:
+    ) -> Liveness:
         """Raise FencedError when the owner is alive; otherwise return what is known of it. An owner on another machine
         is watched until it has been silent for ``silence_s`` seconds, or ``waiting`` raises; an earlier attempt of this
         application of YARN is not."""
         owner = self.read(Owner)
-        life = life_of(owner)
-        if life is Life.SILENT and not is_earlier_attempt(owner):
-            life = watch(lambda: self.read(Owner), silence_s - self._silent_for_s(), waiting)
-        if life is Life.ALIVE:
+        liveness = liveness_of(owner)
+        if liveness is Liveness.SILENT and not is_earlier_attempt(owner):
+            liveness = watch(lambda: self.read(Owner), silence_s - self._silent_for_s(), waiting)
+        if liveness is Liveness.ALIVE:
             owner = self.read(Owner) or owner
             assert owner is not None, "it is alive"
             raise FencedError(
@@ -227,7 +233,7 @@ class JobDirectory:
                 expected="one driver per job directory",
                 hint="stop the other driver, or give this job a directory of its own (flinkish.job.dir)",
             )
-        return life
+        return liveness
 
     def _silent_for_s(self) -> float:
         """For how many seconds the owner has been silent by the clock of the storage; 0 if that is not known."""
@@ -242,14 +248,14 @@ class JobDirectory:
             self.storage.delete(written)
         return 0.0 if now_s is None or then_s is None else max(0.0, now_s - then_s)
 
-    def owner_life(self) -> Life:
+    def owner_liveness(self) -> Liveness:
         """What can be known, without waiting, of whether the driver that owns the directory is alive."""
-        return life_of(self.read(Owner))
+        return liveness_of(self.read(Owner))
 
     def has_living_owner(self) -> bool:
         """Whether a driver runs a job here, as far as this machine can tell: an owner on another machine
         counts as alive unless it has given the directory back."""
-        return self.owner_life() is not Life.GONE
+        return self.owner_liveness() is not Liveness.GONE
 
     def write_owner(self) -> None:
         """Write down that this driver owns the directory and is alive."""
@@ -387,24 +393,16 @@ class JobDirectory:
         """How the job has ended for good; None: it has not."""
         return self.read(JobEnd) or self.read(Finished)
 
-    def ends_at_once(self, restart: bool) -> bool:
-        """Whether a job that is started here ends at once, because it has ended before. One that is not done goes on if
-        that was asked for (``restart``), or if this process has ended it itself: then it knows what it does."""
-        end = self.end()
-        if end is None or end.done:
-            return end is not None
-        return not (restart or was_here(end.run) and not end.from_outside)
-
-    def check_finished_by(self, job: JobDescriptor) -> None:
+    def check_finished_by(self, job: JobDescriptor) -> JobEnd | None:
         """If a job has come to its end here, compare the program with that of the job. Of one that an earlier version
-        has finished, only the name is known.
+        has finished, only the name is known. Returns how the job has ended for good; None: it has not.
 
         Raises:
             IncompatibleJobError: it is another program, which would never run here.
         """
         end = self.end()
         if end is None or not end.done:
-            return
+            return end
         now = describe_program(job)
         name = (end.program or self.read(Job) or now).name
         found = [] if name == now.name else [f"its job was '{name}' and is '{now.name}'"]
@@ -421,6 +419,7 @@ class JobDirectory:
                 hint="give this program a directory of its own (flinkish.job.dir); if a program executes several jobs, "
                 "give each a name of its own: execute(name)",
             )
+        return end
 
     def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
         """Remember the program's structure: from now on only programs with the same one, or with more sinks, go on with

@@ -210,7 +210,7 @@ _CONTAINER = "CONTAINER_ID"
 _CONTAINER_FORM = re.compile(r"(container_(?:e\d+_)?\d+_\d+)_(\d+)_\d+")
 
 
-class Life(Enum):
+class Liveness(Enum):
     """What can be known of whether an owner is alive."""
 
     GONE = "gave the directory back, or its process has ended"
@@ -264,19 +264,19 @@ def was_here(token: str) -> bool:
     return token in _given_back
 
 
-def life_of(owner: Owner | None) -> Life:
+def liveness_of(owner: Owner | None) -> Liveness:
     """What is known of an owner without waiting; None: there is none."""
     if owner is None or owner.released or owner.token in _given_back:
-        return Life.GONE
+        return Liveness.GONE
     if owner.host != socket.gethostname() or owner.machine not in (None, machine()):
-        return Life.SILENT
+        return Liveness.SILENT
     there = process_start(owner.pid) == owner.started is not None
-    return Life.ALIVE if there else Life.GONE
+    return Liveness.ALIVE if there else Liveness.GONE
 
 
 def is_of_this_process(owner: Owner | None) -> bool:
     """Whether an owner is a driver in this process."""
-    return owner is not None and life_of(owner) is Life.ALIVE and owner.pid == os.getpid()
+    return owner is not None and liveness_of(owner) is Liveness.ALIVE and owner.pid == os.getpid()
 
 
 def is_earlier_attempt(owner: Owner | None) -> bool:
@@ -296,7 +296,7 @@ def watch(
     read: Callable[[], Owner | None],
     silence_s: float = SILENCE_S,
     waiting: Callable[[], None] = lambda: None,
-) -> Life:
+) -> Liveness:
     """Watch an owner on another machine until it renews its claim (ALIVE) or gives the directory back (GONE); SILENT if
     it does neither for ``silence_s`` seconds.
 
@@ -309,13 +309,13 @@ def watch(
     while True:
         waiting()
         now = read()
-        life = life_of(now)
-        if life is not Life.SILENT:
-            return life
+        liveness = liveness_of(now)
+        if liveness is not Liveness.SILENT:
+            return liveness
         if _mark(now) != _mark(first):
-            return Life.ALIVE
+            return Liveness.ALIVE
         if time.monotonic() >= deadline:
-            return Life.SILENT
+            return Liveness.SILENT
         time.sleep(min(POLL_S, silence_s))
 
 

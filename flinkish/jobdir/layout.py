@@ -1,7 +1,7 @@
 """The files of a job directory: their names, versions and fields, who reads them, and what becomes of damaged ones. No
 file name and no field of theirs stands anywhere else. `flinkish.jobdir.formats` has the list of them, with those of a
-Spark server (far_side.py) and those that tasks and the minicluster write and declare. Commands that find jobs import
-this module, so it imports nothing that runs jobs.
+Spark server (connect_server.py) and those that tasks and the minicluster write and declare. Commands that find jobs
+import this module, so it imports nothing that runs jobs.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ class JobEnd(StoredFile):
     last_epoch: int | None = None
     savepoint: str | None = None
 
-    def told(self) -> str:
+    def described(self) -> str:
         """What became of the job, in words that follow "it was"."""
         if self.status == "CANCELED":
             return "cancelled" if self.savepoint is None else f"cancelled with the savepoint {self.savepoint}"

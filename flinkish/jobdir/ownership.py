@@ -22,9 +22,9 @@ from typing import Any
 
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobdir.checks import check_release
+from flinkish.jobdir.connect_server import EpochsWait
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.far_side import EpochsWait
-from flinkish.jobdir.fencing import RENEW_S, SILENCE_S, Claim, Life, claim, leaves_nothing_behind
+from flinkish.jobdir.fencing import RENEW_S, SILENCE_S, Claim, Liveness, claim, leaves_nothing_behind
 from flinkish.jobdir.layout import QUERY_NAME, Answer, Owner, QueryFile, Restored, RestoredByFallback, StoredRequest
 from flinkish.jobdir.probe import is_abandoned
 from flinkish.spark.session import is_remote
@@ -173,10 +173,10 @@ def take_ownership(
     """
     check_release(directory.path)
     if takeover == REFUSE:
-        life = directory.refuse_if_owned(job_name, silence_s, waiting)
+        liveness = directory.refuse_if_owned(job_name, silence_s, waiting)
     else:
-        life = directory.owner_life()
-    whole = life is Life.GONE and leaves_nothing_behind(directory.read(Owner))
+        liveness = directory.owner_liveness()
+    whole = liveness is Liveness.GONE and leaves_nothing_behind(directory.read(Owner))
     directory.remote = is_remote(spark)
     directory.fence = claim(spark, directory.path, Claim.of_this_process(directory.token, job_name))
     try:

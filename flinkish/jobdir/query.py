@@ -27,7 +27,7 @@ from typing import Any
 from flinkish.errors import CorruptStateError
 from flinkish.jobdir.directory import QueryLocation
 from flinkish.runtime.epoch.files import PreparedEpochs, prepared_directory
-from flinkish.runtime.epoch.planner import GivenUp
+from flinkish.runtime.epoch.planner import GivenUpPlan
 from flinkish.storage.files import child_names, delete_file, empty_files, read_bytes
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import json_as
@@ -138,7 +138,7 @@ class QueryLog:
         The new plan begins where the batch before ended, so nothing is left out and nothing comes twice:
 
         * Sources whose splits flinkish assigns plan from the positions in the log. What the plan had found is kept
-          (`GivenUp`), since a look may give something else when it is repeated.
+          (`GivenUpPlan`), since a look may give something else when it is repeated.
         * Sources that Spark reads must be able to go on from any position in the log, since they hear only of committed
           batches that they may forget something. What they list for themselves (the files of a file source) is deleted
           with the batch; if the process dies before that, the next batch has those files, too.
@@ -149,7 +149,7 @@ class QueryLog:
         ends = self.positions(batch)
         starts = self.positions(batch - 1) if batch else [None] * len(ends)
         planned = json.loads(ends[0] or "{}")
-        GivenUp(planned, batch).write(self.path)
+        GivenUpPlan(planned, batch).write(self.path)
         _delete_checked(posixpath.join(self.path, "offsets", str(batch)))
         for number, (start, end) in enumerate(zip(starts, ends)):
             if files_read(end) is not None:
@@ -243,7 +243,7 @@ def late_batch(location: QueryLocation) -> int | None:
     """The batch that was given up and is not planned; None if there is none."""
     batch = None
     with suppress(CorruptStateError):
-        batch = (GivenUp.read(location.path) or GivenUp({})).batch
+        batch = (GivenUpPlan.read(location.path) or GivenUpPlan({})).batch
     return None if batch is None or batch <= max(QueryLog(location.path).planned(), default=-1) else batch
 
 

@@ -47,6 +47,12 @@ def levels_of(structure: Structure) -> int:
     return max((vertex.level for vertex in structure.vertices), default=0)
 
 
+def vertex_uids(structure: Structure) -> dict[int, str]:
+    """Vertex id -> uid of its head, in the program with this structure: vertices are numbered from the sources on."""
+    behind = {vertex.id: vertex.uid for vertex in structure.vertices}
+    return {**dict(enumerate(source_uids(structure))), **behind}
+
+
 def source_uids(structure: Structure) -> list[str]:
     """The uids of the sources of the program with this structure, in the order of their vertices."""
     return [source.rpartition(_OF_SOURCE)[0] for source in structure.sources]

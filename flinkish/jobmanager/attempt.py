@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, SparkLostError
 from flinkish.jobdir.checks import with_free_space
+from flinkish.jobdir.connect_server import ServerEnd, StopRequest
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.far_side import FarEnd, StopRequest
 from flinkish.jobdir.layout import EndOfInput
 from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.waiting_epoch import known_sources
@@ -44,7 +45,7 @@ from flinkish.jobmanager.query_inputs import (
     prepare_sinks,
     source_positions,
 )
-from flinkish.jobmanager.remote import Inbox
+from flinkish.jobmanager.remote import ReportReader
 from flinkish.jobmanager.wishes import Wishes
 from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.epoch.changelog_files import changelog_directory
@@ -89,6 +90,28 @@ class AttemptPlan:
     base: PlanOptions
 
 
+class _Cause(Enum):
+    """Why a query ends before its next epoch though nobody has asked for that, its input goes on and nothing fails."""
+
+    #: it is to end once it has read all that is there, and it has
+    HAS_READ_ALL = "it has read all that is there"
+    #: it waited for the time of its next epoch, and is run again
+    CLOCK_SET_BACK = "the clock was set back"
+
+
+@dataclass
+class _Query:
+    """One query of an attempt while it runs."""
+
+    run: QueryRun
+    #: Spark's query; None: it is not started yet
+    of_spark: Any = None
+    #: why it ends; None: it goes on
+    cause: _Cause | None = None
+    #: whether its next epoch was not allowed to run, so that it has ended on purpose
+    refused: bool = False
+
+
 class QueryAttempt(EpochListener):
     """Runs the queries of one attempt, one after the other, and reports their epochs to an observer.
 
@@ -119,37 +142,27 @@ class QueryAttempt(EpochListener):
         #: Spark's settings for the packing of the files that it reads itself
         self._packing: dict[str, str] = {}
         self._observer = observer
-        self._wishes, self._stop, self._readers = wishes, wishes.to_end, readers
+        self._wishes, self._readers = wishes, readers
         #: the error that the attempt must fail with, for a reason outside of its query
         self._failure: FlinkishError | None = None
-        self._query: Any = None
+        #: the query that runs, or the one that has run last
+        self._query: _Query | None = None
         #: py4j's connection over which the query's thread calls this process
         self._connection: Any = None
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
-        #: set when there is something to look at: an epoch was reported, the query has ended, something was asked for
-        self._woken = threading.Event()
         self.clock_watch = ClockWatch()
         self._trouble: Trouble | None = None
         self._secret = b""
         self._records = RecordsInProgress(spark, self.job.name)
-        #: whether the query waits for the times of its epochs; whether it is to be run again, since the clock was
-        #: set back while it waited
-        self._waits = self.set_back = False
-        #: whether the running query ends by itself once it has read all that is there, if Spark does not see to that;
-        #: whether it has
-        self._ends_idle = self._idle = False
-        #: whether the running query was ended on purpose: its next epoch was not allowed to run
-        self._refused = False
         self._running = RunningEpoch(plan.job.name, settings, directory if is_remote(spark) else None)
         self.gate = self._running.gate
-        self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
+        self._reports = ReportReader(directory, plan.job) if is_remote(spark) else None
         self._acknowledgements = Acknowledgements(plan.job, SegmentFiles(directory.path))
         self._left_behind = LeftBehind(plan.job, plan.sources)
         self._deployment: Any = None
-        #: the queries that are still to be run, and the one that was run last
+        #: the queries that are still to be run
         self._queries: deque[QueryRun] = deque()
-        self._query_run: Any = None
         #: what is to be ended with the attempt
         self._at_end = ExitStack()
 
@@ -173,7 +186,8 @@ class QueryAttempt(EpochListener):
         while epoch > self._readers.last_epoch and not self._ends:
             time.sleep(_POLL_S)
         if self._ends or self.ended:
-            self._refused = True
+            if self._query is not None:
+                self._query.refused = True
             raise StopQuery
         self.gate.begin()
 
@@ -185,13 +199,13 @@ class QueryAttempt(EpochListener):
         """Report an epoch that is done but for Spark's own commit. Raises StopQuery if the epoch was given up."""
         self.gate.go_through()
         self._records.show(report)
-        self._tell(self._left_behind.added_to(report, self.location))
+        self._report(self._left_behind.added_to(report, self.location))
 
-    def _tell(self, report: EpochReport) -> None:
+    def _report(self, report: EpochReport) -> None:
         self.ended = self.ended or report.end_of_input
         self._reported = report.epoch
         self._observer.epoch_done(report)
-        self._woken.set()
+        self._wishes.notify()
 
     # ------------------------------------------------------------------ the queries
 
@@ -230,11 +244,10 @@ class QueryAttempt(EpochListener):
     def run_query(self, again: bool = False) -> None:
         """Run the next query, or (``again``) the last one once more, until it has ended or a stop was asked for."""
         with self._fenced_first():
-            if not again:
-                self._query_run = self._queries.popleft()
-                if self._query_run.announces_end:
-                    self.directory.write(EndOfInput(query=self.location.first_epoch))
-            self._run_once(self._query_run)
+            run = self._query.run if again and self._query is not None else self._queries.popleft()
+            if run.announces_end and not again:
+                self.directory.write(EndOfInput(query=self.location.first_epoch))
+            self._run_once(run)
             if self.ended and not self._queries:
                 # Spark has committed the last epoch: nothing will be delivered again
                 self._prepared.delete_up_to(self._reported, self.directory.fence)
@@ -246,16 +259,16 @@ class QueryAttempt(EpochListener):
     def _forget_earlier_stops(self) -> None:
         """Withdraw from the process that runs epochs, if it is another one, the stop of an earlier query, such as one
         that had to fail: it would end the next query, and that would pass for the end of the job."""
-        if self._inbox is not None:
+        if self._reports is not None:
             self.directory.delete(StopRequest)
-            if self._stop.is_set():
+            if self._wishes.to_end:
                 # asked for since, and maybe deleted just now: a stop is set first and told afterwards
                 self.wake()
 
     def _take_earlier_reports(self) -> None:
         """Take the reports of epochs that Spark has committed and an earlier attempt has not lived to take. A query
         that has nothing more to run has no progress from which it would be seen that they are committed."""
-        committed = QueryLog(self.location.path).committed() if self._inbox is not None else []
+        committed = QueryLog(self.location.path).committed() if self._reports is not None else []
         if committed:
             self._take_reports(self.location.first_epoch + committed[-1])
 
@@ -269,7 +282,7 @@ class QueryAttempt(EpochListener):
         return None
 
     def _deploy(self, traces: Traces) -> None:
-        beside = "" if self._inbox else directory_beside_driver(self.location.path)
+        beside = "" if self._reports else directory_beside_driver(self.location.path)
         changelog, state = changelog_directory(self.directory.path), self.directory.keyed_state
         files = EpochFiles(self._prepared.path, changelog, state, beside)
         self._deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
@@ -293,23 +306,21 @@ class QueryAttempt(EpochListener):
         deployment = self._deployment
         where = f"job '{self.job.name}', directory {self.directory.path}"
         self._forget_earlier_stops()
-        if self._stop.is_set() and time.monotonic() >= self._deadline_s():
+        self._query = query = _Query(run)
+        if self._wishes.to_end and time.monotonic() >= self._deadline_s():
             # the job was cancelled before its query has begun
             return
         self._secret = deployment.secret
-        self.directory.delete(FarEnd)
-        self._waits = run.interval_ms > 0 and not run.available_now
-        self._ends_idle = run.available_now and not plans_with_start()
-        self._refused = self._idle = self.set_back = False
+        self.directory.delete(ServerEnd)
         self._look_at_executors()
         try:
-            self._query = self._start(run, deployment)
+            query.of_spark = self._start(query, deployment)
             self._observer.query_started()
-            self._follow(self._query)
+            self._follow(query)
             if not (self._ends or self.ended):
                 check_end(self.spark, run, where)
         except Exception as error:
-            if isinstance(error, SparkLostError) or not self._was_stopped(error):
+            if isinstance(error, SparkLostError) or not self._was_stopped(query, error):
                 typed = explained(translate(error, where, deployment.secret), self.spark, self.location.path)
                 raise with_free_space(typed, self.directory.path) from error
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
@@ -317,21 +328,21 @@ class QueryAttempt(EpochListener):
                 self._take_reports(None)
         finally:
             self._look_at_executors()
-            self._running.leave(self.spark, self._query, must_go_on=not self._stop.is_set())
+            self._running.leave(self.spark, query.of_spark, must_go_on=not self._wishes.to_end)
             epoch_listeners.close_connection(self._connection)
             self._connection = None
         if self._failure is not None:
             raise self._failure
 
-    def _was_stopped(self, error: Exception) -> bool:
+    def _was_stopped(self, query: _Query, error: Exception) -> bool:
         """Whether the query ended on purpose. Raises the error that ``foreachBatch`` in another process has left."""
-        end = self._inbox.end() if self._inbox is not None else False
+        end = self._reports.end() if self._reports is not None else False
         if isinstance(end, FlinkishError):
             raise end from error
-        return end or self._refused or self._running.given_up
+        return end or query.refused or self._running.given_up
 
-    def _start(self, run: QueryRun, deployment: Deployment) -> Any:
-        backend = self._settings.state_backend
+    def _start(self, query: _Query, deployment: Deployment) -> Any:
+        backend, run = self._settings.state_backend, query.run
         settings = self._packing | query_settings(backend, self.partitions, self.job.settings.source_batch_size)
         settings |= file_settings(self.spark, self.location.path, backend)
         settings |= interpreter_settings(self.spark)
@@ -347,7 +358,7 @@ class QueryAttempt(EpochListener):
                 .option("checkpointLocation", for_spark(self.location.path))
                 .foreachBatch(self._epoch_function(deployment))
             )
-            if run.available_now and not self._ends_idle:
+            if run.available_now and not run.is_to_be_ended:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{run.interval_ms} milliseconds")
@@ -356,19 +367,20 @@ class QueryAttempt(EpochListener):
     def _epoch_function(self, deployment: Deployment) -> EpochFunction:
         return EpochFunction(deployment, self.directory.path, self.directory.token)
 
-    def _follow(self, query: Any) -> None:
+    def _follow(self, query: _Query) -> None:
         """Look after a running query until it has ended. Spark is asked for nothing as long as nothing happens."""
         looked = asked = time.monotonic()
         ask_s = interval_s(self.location.path)
-        end = QueryEnd(query, self._woken)
+        end = QueryEnd(query.of_spark, self._wishes.notify)
         while not (end.has_come or self._running.interrupted):
-            self._woken.clear()
-            self._look_whether_idle(query)
+            # what has happened until now is seen below
+            self._wishes.wait(0)
+            self._look_whether_all_is_read(query)
             if self._ends or self._is_over():
-                self._end(query)
+                self._end(query.of_spark)
             self._look_for_commits()
             if time.monotonic() - looked > LOOK_S:
-                self._look_at_clock()
+                self._look_at_clock(query)
                 self._look_at_executors()
                 looked = time.monotonic()
             if time.monotonic() - asked > ask_s:
@@ -377,16 +389,16 @@ class QueryAttempt(EpochListener):
                     self.location, self._committed, self._readers.last_epoch
                 )
                 asked = time.monotonic()
-            self._woken.wait(self._pause_s())
-        self._running.await_end(query, must_go_on=not self._stop.is_set())
+            self._wishes.wait(self._pause_s(query))
+        self._running.await_end(query.of_spark, must_go_on=not self._wishes.to_end)
         self._look_for_commits(at_end=True)
 
-    def _pause_s(self) -> float:
+    def _pause_s(self, query: _Query) -> float:
         """How long to wait until the next look, in seconds, if nothing happens."""
-        if self._ends or self._ends_idle or self._is_over():
+        if self._ends or query.run.is_to_be_ended or self._is_over():
             return _POLL_S
         local = is_local(self.location.path)
-        if self._inbox is not None:
+        if self._reports is not None:
             # each look lists the commits, which elsewhere is a request
             return _REMOTE_POLL_S if local else LOOK_S
         if self._reported <= self._committed:
@@ -396,15 +408,21 @@ class QueryAttempt(EpochListener):
     @property
     def _ends(self) -> bool:
         """Whether the running query is to end before its next epoch, though its input has not ended."""
-        return self._stop.is_set() or self._failure is not None or self.set_back or self._idle
+        ends_by_itself = self._query is not None and self._query.cause is not None
+        return self._wishes.to_end or self._failure is not None or ends_by_itself
 
-    def _look_whether_idle(self, query: Any) -> None:
+    @property
+    def set_back(self) -> bool:
+        """Whether the query is to be run again, since the clock was set back while it waited."""
+        return self._query is not None and self._query.cause is _Cause.CLOCK_SET_BACK
+
+    def _look_whether_all_is_read(self, query: _Query) -> None:
         """Have a query end that has read all that is there, where Spark does not see to it: Spark before 4.2 gives a
         data source that is written in Python one epoch for all that is there. It ends where Spark would end it, at the
         first trigger that finds nothing. What is planned later, of a source that Spark reads, is refused and left to
         the next start."""
-        if self._ends_idle and not self._idle and "Waiting for data" in query.status["message"]:
-            self._idle = True
+        if query.run.is_to_be_ended and query.cause is None and "Waiting for data" in query.of_spark.status["message"]:
+            query.cause = _Cause.HAS_READ_ALL
             self.wake()
 
     def _is_over(self) -> bool:
@@ -418,15 +436,17 @@ class QueryAttempt(EpochListener):
             self._trouble = self._trouble or Trouble(
                 self.spark, self.job.name, self._secret, self._observer.task_failed
             )
-            self._trouble.look(str(self._query.runId) if self._query is not None else "")
+            query = None if self._query is None else self._query.of_spark
+            self._trouble.look("" if query is None else str(query.runId))
 
-    def _look_at_clock(self) -> None:
+    def _look_at_clock(self, query: _Query) -> None:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""
         back_ms = self.clock_watch.set_back_ms()
         if back_ms:
-            # from now on no epoch begins: the query is stopped while it waits, and not in an epoch that has just begun
-            self.set_back = self._waits
-            if self.set_back:
+            if query.run.waits:
+                # from now on no epoch begins: the query is stopped while it waits, and not in an epoch that has just
+                # begun
+                query.cause = _Cause.CLOCK_SET_BACK
                 self.wake()
             _log.warning(
                 "job '%s': the clock was set back by %.1f s; the job goes on, its processing time stands still until "
@@ -450,7 +470,7 @@ class QueryAttempt(EpochListener):
         """When the running epoch is given up, in seconds of the monotonic clock."""
         if isinstance(self._failure, EpochTimeoutError):
             return -math.inf
-        return self._wishes.epoch_deadline_s if self._stop.is_set() else math.inf
+        return self._wishes.epoch_deadline_s if self._wishes.to_end else math.inf
 
     def _look_for_commits(self, at_end: bool = False) -> None:
         """Do what follows the commit of epochs, if Spark has committed some since the last look. ``at_end``: the query
@@ -471,14 +491,14 @@ class QueryAttempt(EpochListener):
     def _last_committed(self, at_end: bool) -> int:
         """The last epoch that is committed, as far as that can be seen."""
         log, first, reported = QueryLog(self.location.path), self.location.first_epoch, self._reported
-        if self._inbox is None and reported > self._committed:
+        if self._reports is None and reported > self._committed:
             # Spark runs an epoch once the one before is committed
             return reported if log.is_committed(reported - first) else reported - 1
-        if self._committed < first and (self._inbox is not None or at_end):
+        if self._committed < first and (self._reports is not None or at_end):
             # it may have been an earlier attempt that has run the last one and has not lived to see its commit
             before = self._committed_before()
             return self._committed if before is None else before
-        batches = log.committed() if self._inbox is not None else []
+        batches = log.committed() if self._reports is not None else []
         return first + batches[-1] if batches else self._committed
 
     def _clean_up(self, committed: int) -> None:
@@ -490,9 +510,9 @@ class QueryAttempt(EpochListener):
 
     def _take_reports(self, committed: int | None) -> None:
         """Pass on the reports of epochs that ran in another process, up to this epoch (None: all there are)."""
-        if self._inbox is not None:
-            for report in self._inbox.take(committed):
-                self._tell(report)
+        if self._reports is not None:
+            for report in self._reports.take(committed):
+                self._report(report)
 
     # ------------------------------------------------------------------ what a savepoint needs
 
@@ -500,7 +520,7 @@ class QueryAttempt(EpochListener):
         """The last epoch that Spark has committed; None before the first one, and also while a later epoch, of an
         earlier attempt, is prepared and still to be committed: sinks may have it already, so there is no epoch at whose
         end state and sinks agree."""
-        if self._query is not None:
+        if self._query is not None and self._query.of_spark is not None:
             self._look_for_commits()
         return self._committed if self._committed >= self.location.first_epoch else self._committed_before()
 
@@ -522,11 +542,11 @@ class QueryAttempt(EpochListener):
     def fail(self, failure: FlinkishError) -> None:
         """End after the running epoch and fail with this error, whatever becomes of the query."""
         self._failure = self._failure or failure
-        self._woken.set()
+        self._wishes.notify()
         self.wake()
 
     def wake(self) -> None:
         """Look at once at what was asked for, and tell the process that runs epochs, if it is another one, of it."""
-        self._woken.set()
-        if self._inbox is not None:
+        self._wishes.notify()
+        if self._reports is not None:
             self.directory.write(StopRequest())

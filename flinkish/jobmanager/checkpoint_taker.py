@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.claim import delete_checkpoints, subsume_claimed
 from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
-from flinkish.checkpoint.maintenance import own_session, tagged_jobs
+from flinkish.checkpoint.maintenance import gentle_jobs, own_session
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.checkpoint.writer import ChangelogLedger, CheckpointWriter
 from flinkish.errors import CheckpointError, FencedError, FlinkishError
@@ -28,7 +27,7 @@ from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import Clock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark.failures import raised_by_spark, translate
-from flinkish.spark.settings import interrupt
+from flinkish.spark.settings import SparkWork
 from flinkish.spark.worker import secret_of
 
 if TYPE_CHECKING:
@@ -99,8 +98,9 @@ class CheckpointTaker(JobObserver):
         self._by_hand: deque[_ByHand] = deque()
         self._closed = self._has_begun = False
         self._give_up: str | None = None
-        self._tag = ""
         self._session: Any = None
+        #: what Spark does for the checkpoint, or did for the last one
+        self._on_spark: SparkWork | None = None
         self._writer: CheckpointWriter | None = None
         self._thread = threading.Thread(target=self._work, name=f"flinkish-checkpoints-{run.name}", daemon=True)
 
@@ -252,7 +252,7 @@ class CheckpointTaker(JobObserver):
     def take(self, attempt: QueryAttempt, epoch: int, by_hand: _ByHand | None = None) -> None:
         """Take one checkpoint, from its trigger to its completion or failure. ``by_hand``: who has asked for it."""
         # before the trigger: from then on this checkpoint can be aborted
-        self._give_up, self._tag = None, f"flinkish-checkpoint-{uuid.uuid4().hex}"
+        self._give_up = None
         try:
             # checked first: the number is written to a file of the job, which another driver may have taken over
             self._run.directory.check_owner(self._run.name)
@@ -290,15 +290,15 @@ class CheckpointTaker(JobObserver):
         checkpoint tries again."""
         assert self._writer is not None
         try:
-            with tagged_jobs(
-                self._session, self._tag, f"{self._run.name}: clean-up after the checkpoint of epoch {epoch}"
-            ):
+            description = f"{self._run.name}: clean-up after the checkpoint of epoch {epoch}"
+            with gentle_jobs(self._session, description) as self._on_spark:
                 self._writer.clean(self._settings.num_retained, epoch)
             subsume_claimed(self._run.directory, len(self.directory.completed()), self._settings.num_retained)
         except Exception as error:
             _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
         try:
-            with tagged_jobs(self._session, self._tag, f"{self._run.name}: merge of checkpointed changes"):
+            description = f"{self._run.name}: merge of checkpointed changes"
+            with gentle_jobs(self._session, description) as self._on_spark:
                 self._writer.merge()
         except Exception as error:
             level = logging.DEBUG if self._closed else logging.WARNING
@@ -310,7 +310,7 @@ class CheckpointTaker(JobObserver):
             self._session, self.directory, self._check, self._ledger
         )
         description = f"{self._run.name}: checkpoint {pending.id} of epoch {pending.epoch}"
-        with tagged_jobs(self._session, self._tag, description):
+        with gentle_jobs(self._session, description) as self._on_spark:
             try:
                 return writer.write(attempt, pending, self._barriers.of(pending.epoch), full)
             except Exception as error:
@@ -344,11 +344,8 @@ class CheckpointTaker(JobObserver):
         """Abort the pending checkpoint, or the clean-up that follows the last one."""
         if self.coordinator.pending is not None:
             self._give_up = self._give_up or reason
-        if self._session is not None:
-            try:
-                interrupt(self._session, self._tag)
-            except Exception as error:
-                _LOG.warning("the Spark jobs of a checkpoint could not be cancelled: %s", error)
+        if self._on_spark is not None:
+            self._on_spark.end()
 
     def _fail(self, error: Exception, by_hand: _ByHand | None = None) -> None:
         """Count a checkpoint that has failed, or could not be triggered; fail the attempt if it is one too many. That

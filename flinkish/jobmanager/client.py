@@ -65,7 +65,7 @@ class RunClient(JobClient):
 
     def story(self) -> str:
         """The transitions of the job's status as text, one per line, the oldest first: ``print(client.story())``."""
-        return str(self.run.life.story)
+        return str(self.run.machine.story)
 
     def cancel(self) -> CompletableFuture[None]:
         """Cancel the job, whatever it does; the future is done when the job has ended."""

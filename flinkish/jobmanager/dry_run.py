@@ -12,11 +12,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.compatibility import CompatibilityReport
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory, ends_at_once
 from flinkish.jobdir.layout import Attempts, DrainMarker, Job
 from flinkish.jobdir.waiting_epoch import existing_directory
 from flinkish.jobmanager.job.settings import DriverSettings, directory_of_job, driver_settings, job_settings
@@ -100,7 +101,7 @@ def start_report(
     Raises:
         FlinkishError: as the start would, but for states that cannot be taken over.
     """
-    from flinkish.checkpoint.restore import RestoredProgram, compatibility_of, declared_by
+    from flinkish.checkpoint.restore import RestoredProgram, declared_by, take_over
     from flinkish.spark.dependencies import ship
     from flinkish.spark.session import get_session
 
@@ -116,7 +117,8 @@ def start_report(
     if directory is not None:
         return _in_directory(spark, settings, directory, program)
     if settings.savepoint is not None:
-        return StartReport(StartKind.RESTORES, path, compatibility_of(spark, program, settings, settings.savepoint))
+        report, _ = take_over(spark, program, settings, Savepoint.open(settings.savepoint), None)
+        return StartReport(StartKind.RESTORES, path, report)
     return StartReport(StartKind.BEGINS, path, declared_by(spark, program))
 
 
@@ -128,10 +130,9 @@ def _in_directory(
     from flinkish.spark.place import partitions_of
 
     job: JobDescriptor = program.job
-    directory.check_finished_by(job)
-    end = directory.end()
-    if end is not None and directory.ends_at_once(settings.restart):
-        return StartReport(StartKind.ENDED, directory.path, None, end=end.told())
+    end = directory.check_finished_by(job)
+    if end is not None and ends_at_once(end, settings.restart):
+        return StartReport(StartKind.ENDED, directory.path, None, end=end.described())
     differences = tuple(directory.differences(job, partitions_of(job)) or ())
     if not differences and directory.read(DrainMarker) is not None:
         return StartReport(StartKind.DRAINS, directory.path, None)

@@ -17,7 +17,7 @@ from typing import Any
 
 from flinkish.errors import FlinkishError, OperationError, RetryableError, SparkLostError
 from flinkish.jobmanager.epoch_gate import EpochListener, StopQuery, listener_of
-from flinkish.jobmanager.remote import FarSide, far_side
+from flinkish.jobmanager.remote import ServerListener, server_listener
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.failure import uncommitted
 from flinkish.runtime.phases import Phase, passed
@@ -25,6 +25,7 @@ from flinkish.runtime.task.progress import EpochProgress, ProgressFiles, interva
 from flinkish.spark.driver_jvm import end_of_worker
 from flinkish.spark.failures import SPARK_HAS_GONE, SPARK_HAS_GONE_HINT, translate
 from flinkish.spark.session import is_stopped
+from flinkish.spark.settings import SparkWork
 from flinkish.spark.sink_stage import EpochRunner
 from flinkish.spark.worker import Deployment, announce_batch, failures_marked
 
@@ -54,14 +55,14 @@ class EpochFunction:
             # whoever refused the epoch remembers it: the text of the query's error may quote a record
             raise
         except Exception as error:
-            if (listener or self._far_side()).given_up():
+            if (listener or self._on_server()).given_up():
                 # without the cause: its text is what Spark looks through, in vain, for the reason why a query that was
                 # stopped has ended, by a regular expression that overflows the stack of the query's thread
                 raise StopQuery from None
             # translated here, where the exception itself is at hand: Spark passes on only its text
             typed = translate(error, self._what_of(epoch), self.deployment.secret, epoch)
             if listener is None:
-                self._far_side().failed(typed)
+                self._on_server().failed(typed)
             with failures_marked(self.deployment.secret, epoch):
                 raise typed from error
 
@@ -71,18 +72,13 @@ class EpochFunction:
         listener.after_epoch(EpochRunner(self.deployment).run(frame, epoch, listener.gate.go_through))
 
     def _run_apart(self, frame: Any, epoch: int) -> None:
-        far = self._far_side()
-        far.before_epoch(epoch)
+        server = self._on_server()
+        server.before_epoch(epoch)
         announce_batch(frame.sparkSession, self.deployment, epoch - self.deployment.first_epoch)
         passed(Phase.PLANNED, epoch=epoch)
         # the session is that of the driver, and of its other jobs
-        session, tag = frame.sparkSession, f"flinkish-epoch-{self.deployment.job_id}"
-        session.addTag(tag)
-        try:
-            with far.may_be_told_to_give_up(lambda: session.interruptTag(tag)):
-                far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.gate.go_through, far.keep))
-        finally:
-            session.removeTag(tag)
+        with SparkWork(frame.sparkSession, "epoch") as work, server.can_be_given_up(work.end):
+            server.after_epoch(EpochRunner(self.deployment).run(frame, epoch, server.gate.go_through, server.keep))
 
     def _what_of(self, epoch: int) -> str:
         """Describe a failed epoch, and say whether any of it can have been committed."""
@@ -92,8 +88,8 @@ class EpochFunction:
             return f"epoch {epoch}, which is prepared: sinks may have committed a part of it"
         return f"epoch {epoch}"
 
-    def _far_side(self) -> FarSide:
-        return far_side(self.job_dir, self.token, self.deployment.job().name, self.deployment.fence)
+    def _on_server(self) -> ServerListener:
+        return server_listener(self.job_dir, self.token, self.deployment.job().name, self.deployment.fence)
 
 
 _log = logging.getLogger("flinkish.JobMaster")
@@ -125,7 +121,7 @@ class ProgressWatch:
         self._job = job
         self._files = ProgressFiles(query)
         self._reported = reported
-        self._tell = tell
+        self._observe = tell
         self._every_s = interval_s(query) if every_s is None else every_s
         #: the epoch that runs, and when it has begun
         self._epoch, self._begun_s = -1, 0.0
@@ -165,7 +161,7 @@ class ProgressWatch:
         # the workers of this epoch know for how long it has been running when it is seen first
         progress = EpochProgress.of(self._job, [worker for worker in workers if worker.epoch == epoch])
         self._begun_s = min(self._begun_s, time.monotonic() - progress.running_ms / 1000)
-        self._tell(progress.running_for(int((time.monotonic() - self._begun_s) * 1000)))
+        self._observe(progress.running_for(int((time.monotonic() - self._begun_s) * 1000)))
 
 
 def explained(failure: FlinkishError, spark: Any, query: str) -> FlinkishError:

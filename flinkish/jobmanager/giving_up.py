@@ -11,14 +11,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, SparkLostError
+from flinkish.jobdir.connect_server import StopRequest
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.far_side import StopRequest
 from flinkish.jobdir.layout import EndOfInput
 from flinkish.jobdir.query import QueryLog, Traces, late_batch
 from flinkish.jobmanager.epoch_gate import EpochGate
@@ -97,18 +97,18 @@ def give_up_planned(
 
 
 class QueryEnd:
-    """Sees the end of a query, of which Spark tells nobody: a thread waits for it, and sets ``woken``."""
+    """Sees the end of a query, of which Spark tells nobody: a thread waits for it, and calls ``notify``."""
 
-    def __init__(self, query: Any, woken: threading.Event) -> None:
+    def __init__(self, query: Any, notify: Callable[[], None]) -> None:
         #: whether the query has ended; who follows it asks Spark for its error
         self.has_come = False
-        threading.Thread(target=self._wait, args=(query, woken), name="flinkish-query-end", daemon=True).start()
+        threading.Thread(target=self._wait, args=(query, notify), name="flinkish-query-end", daemon=True).start()
 
-    def _wait(self, query: Any, woken: threading.Event) -> None:
+    def _wait(self, query: Any, notify: Callable[[], None]) -> None:
         with suppress(Exception):
             query.awaitTermination()
         self.has_come = True
-        woken.set()
+        notify()
 
 
 class RunningEpoch:
@@ -117,15 +117,15 @@ class RunningEpoch:
     Args:
         job_name: the name of the job.
         settings: the timeouts.
-        far_directory: the job directory, through which the process that runs epochs is told, if it is another one.
+        server_directory: the job directory, through which the process that runs epochs is told, if it is another one.
     """
 
-    def __init__(self, job_name: str, settings: DriverSettings, far_directory: JobDirectory | None) -> None:
+    def __init__(self, job_name: str, settings: DriverSettings, server_directory: JobDirectory | None) -> None:
         #: the gate between the tasks of the epoch and its commit, if it runs in this process
         self.gate = EpochGate()
         self._where = f"job '{job_name}'"
         self._settings = settings
-        self._far_directory = far_directory
+        self._server_directory = server_directory
         #: since when the epoch is being given up, in seconds of the monotonic clock; None: it is not
         self._since_s: float | None = None
         #: whether Spark was told to end the query in the midst of the epoch; its end is waited for by `await_end`
@@ -174,8 +174,8 @@ class RunningEpoch:
         now_s, limit_s = time.monotonic(), self._settings.cancellation_timeout_s
         if self._since_s is None:
             self._since_s = now_s
-            if self._far_directory is not None:
-                self._far_directory.write(StopRequest(now=True))
+            if self._server_directory is not None:
+                self._server_directory.write(StopRequest(now=True))
         too_long = 0 < limit_s < now_s - self._since_s
         if too_long:
             _log.warning(
@@ -185,7 +185,7 @@ class RunningEpoch:
                 self._where,
                 limit_s,
             )
-        if too_long or self._far_directory is None and self.gate.close():
+        if too_long or self._server_directory is None and self.gate.close():
             self.interrupted = True
             # a thread of its own, since it waits for Spark's thread, which may hang
             threading.Thread(target=_stop, args=(query,), name="flinkish-interrupt", daemon=True).start()

@@ -134,7 +134,7 @@ class JobRecord(JobObserver):
         #: encoded totals as of the last epoch that has changed them; at first, those that earlier drivers have left
         self.accumulators = b""
         self.graph = ExecutionGraph(job, self._clock, self._execution_ended)
-        for event in run.life.story.events:
+        for event in run.machine.story.events:
             run.history.status(event, self._number())
 
     # ------------------------------------------------------------------ what happens
@@ -237,9 +237,9 @@ class JobRecord(JobObserver):
 
     def describe(self) -> JobDescription:
         """The job as of now."""
-        life, totals = self._run.life, self._totals()
-        times = life.times_ms
-        end_ms = times[life.state.name] if life.terminal else None
+        machine, totals = self._run.machine, self._totals()
+        times = machine.times_ms
+        end_ms = times[machine.state.name] if machine.terminal else None
         with self._lock:
             attempts, exceptions, epochs = tuple(self._attempts), tuple(self._exceptions), tuple(self._past)
             running = self._running
@@ -247,7 +247,7 @@ class JobRecord(JobObserver):
         return JobDescription(
             id=self._job.job_id,
             name=self._job.name,
-            status=life.state.name,
+            status=machine.state.name,
             start_time_ms=times["INITIALIZING"],
             end_time_ms=end_ms,
             times_ms=times,
@@ -262,13 +262,13 @@ class JobRecord(JobObserver):
             exceptions=exceptions,
             configuration=redacted(dict(sorted(self._job.settings.configuration.items()))),
             state=where_state_lies(self._job.settings, self._directory),
-            story=life.story.events,
+            story=machine.story.events,
             directory=self._directory,
             driver=self._driver,
             warnings=tuple(self._run.warnings.values()),
             running_epoch=None if running is None else describe_running_epoch(running),
             epochs=epochs,
-            durations_ms=life.durations_ms,
+            durations_ms=machine.durations_ms,
             checkpoint_settings=checkpoint_settings(self._configuration),
             restart_strategy=self._run.restarts.describe(),
             accumulator_types=types_of(self.accumulators, self._job.classes),

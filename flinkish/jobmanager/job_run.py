@@ -101,10 +101,10 @@ class JobRun(ObservedJob):
         self,
         job_id: JobID,
         name: str,
-        life: StateMachine[JobStatus] | None = None,
+        machine: StateMachine[JobStatus] | None = None,
         restarts: Restarts | None = None,
     ) -> None:
-        super().__init__(name, life, restarts)
+        super().__init__(name, machine, restarts)
         self.job_id = job_id
         #: the job directory, claimed by this driver and given back when the job has ended; None: there is none yet
         self.directory: JobDirectory | None = None
@@ -146,15 +146,15 @@ class JobRun(ObservedJob):
 
     def _created(self) -> None:
         # not if it is being cancelled since its start
-        self.life.try_to(JobStatus.CREATED, "the job graph is made")
+        self.machine.try_to(JobStatus.CREATED, "the job graph is made")
 
     #: The number of events of the story that the failure of a job shows.
-    TOLD_EVENTS = 10
+    SHOWN_EVENTS = 10
 
     def start(self) -> None:
         """Start the thread that runs the job."""
         if self.taken_over:
-            self.life.try_to(JobStatus.RECONCILING, self.taken_over)
+            self.machine.try_to(JobStatus.RECONCILING, self.taken_over)
         self.attempt_started(self._attempts + 1)
         live_jobs.started(self)
         self._thread.start()
@@ -170,7 +170,7 @@ class JobRun(ObservedJob):
             cause: the reason that the story gives.
         """
         if end is JobStatus.CANCELED:
-            self.life.try_to(JobStatus.CANCELLING, cause)
+            self.machine.try_to(JobStatus.CANCELLING, cause)
         patience_s = 0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
         self.wishes.ask(end, time.monotonic() + patience_s)
 
@@ -185,7 +185,7 @@ class JobRun(ObservedJob):
     @property
     def has_ended(self) -> bool:
         """Whether the job's status is final. Its history may still have to be written."""
-        return self.life.terminal
+        return self.machine.terminal
 
     def abandon(self) -> bool:
         """The process ends before the job has: if it is being cancelled, write down that it was, since the epoch that
@@ -312,8 +312,8 @@ class JobRun(ObservedJob):
     def _wait(self, step: Wait) -> Outcome:
         assert self._failure is not None
         self.attempt_failed(self._failure, step.delay_ms)
-        self._tell_of_restart(self._failure, step.delay_ms)
-        self.wishes.to_end.wait(step.delay_ms / 1000)
+        self._print_restart(self._failure, step.delay_ms)
+        self.wishes.wait_for_end(step.delay_ms / 1000)
         return Outcome.WAITED
 
     # ------------------------------------------------------------------ what an engine provides
@@ -364,28 +364,28 @@ class JobRun(ObservedJob):
         with self._lock:
             self._step = End(JobStatus.FAILED, failed=True)
         self._leave()
-        if error is not self._told_failure:
+        if error is not self._notified_failure:
             self.attempt_failed(error, None)
         self._conclude_failed(error)
         cause = describe(error)
         if isinstance(error, FencedError):
-            self.life.try_to(JobStatus.SUSPENDED, cause)
+            self.machine.try_to(JobStatus.SUSPENDED, cause)
         else:
             if self.status is not JobStatus.INITIALIZING:
-                self.life.try_to(JobStatus.FAILING, cause)
+                self.machine.try_to(JobStatus.FAILING, cause)
                 cause = "the failure is final"
-            self.life.try_to(JobStatus.FAILED, cause)
-        error.story = error.story or self.life.story.tail(self.TOLD_EVENTS)
+            self.machine.try_to(JobStatus.FAILED, cause)
+        error.story = error.story or self.machine.story.tail(self.SHOWN_EVENTS)
 
     def _settle(self, end: JobStatus) -> None:
         """Take the legal transitions from the present status to ``end``, for a job that ends without a failure."""
         if end is JobStatus.FINISHED and self.status not in (JobStatus.RUNNING, JobStatus.RECONCILING):
             # the stop came while the job waited for its restart, or for its first query
-            self.life.try_to(JobStatus.RUNNING, "there is nothing more to run")
-        if self.life.try_to(end, "the job has come to its end" if not self.wishes.to_end.is_set() else "stopped"):
+            self.machine.try_to(JobStatus.RUNNING, "there is nothing more to run")
+        if self.machine.try_to(end, "the job has come to its end" if not self.wishes.to_end else "stopped"):
             return
-        self.life.try_to(JobStatus.CANCELLING, "stopped")
-        self.life.to(JobStatus.CANCELED, "the running epoch has ended")
+        self.machine.try_to(JobStatus.CANCELLING, "stopped")
+        self.machine.to(JobStatus.CANCELED, "the running epoch has ended")
 
     def _end(self, error: FlinkishError | None, started: float) -> None:
         """Tell of the end, give back what the job has held, and complete the result, which nothing prevents."""
@@ -408,7 +408,7 @@ class JobRun(ObservedJob):
     def _give_back(self) -> None:
         """Give the directory back, after those who have asked for the end have been answered in it."""
         if self.directory is not None:
-            self.directory.release(self.status.name, self.life.story.events[-1].cause)
+            self.directory.release(self.status.name, self.machine.story.events[-1].cause)
             atexit.unregister(self.directory.release)
             if self._temporary:
                 shutil.rmtree(self.directory.path, ignore_errors=True)

@@ -8,9 +8,7 @@ the directory is given back as it would be after a failure, so that the next sta
 
 from __future__ import annotations
 
-import logging
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager, suppress
@@ -29,16 +27,12 @@ from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, in_background
 from flinkish.jobmanager.observed_job import describe
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
-from flinkish.spark.session import is_remote
-
-_LOG = logging.getLogger("flinkish.JobManager")
+from flinkish.spark.settings import SparkWork
 
 T = TypeVar("T")
 
 #: Seconds between two looks at whether the start is to end.
 _LOOK_S = 0.1
-#: Seconds between two attempts to end what Spark does for a start that is to end.
-_INTERRUPT_S = 0.5
 
 
 class JobStart(JobRun):
@@ -63,8 +57,8 @@ class JobStart(JobRun):
         self.parts: Callable[[], tuple[int, int] | None] = lambda: None
         self._plan = plan
         self._settings = settings
-        #: ends what the start is waiting for
-        self._break_off: Callable[[], None] = lambda: None
+        #: what Spark does for it; None: nothing
+        self._on_spark: SparkWork | None = None
         #: reentrant: a signal may come while the main thread holds it
         self._handing_over = threading.RLock()
         self._run_of_job: JobRun | None = None
@@ -109,25 +103,13 @@ class JobStart(JobRun):
     def on_spark(self, spark: Any) -> Iterator[None]:
         """Within the block, what Spark does for this thread is ended when the start is to end, and its tasks are the
         parts of the step."""
-        name = f"flinkish-start-{uuid.uuid4().hex}"
-        if is_remote(spark):
-            spark.addTag(name)
-            self._break_off = lambda: spark.interruptTag(name)
-        else:
-            context = spark.sparkContext
-            before = context.getLocalProperty("spark.jobGroup.id")
-            context.setLocalProperty("spark.jobGroup.id", name)
-            self._break_off = lambda: context.cancelJobGroup(name)
-            self.parts = lambda: _tasks_of(context, name)
-        try:
-            self.check()
-            yield
-        finally:
-            self._break_off, self.parts = lambda: None, lambda: None
-            if is_remote(spark):
-                spark.removeTag(name)
-            else:
-                context.setLocalProperty("spark.jobGroup.id", before)
+        with SparkWork(spark, "start") as self._on_spark:
+            self.parts = self._on_spark.tasks
+            try:
+                self.check()
+                yield
+            finally:
+                self._on_spark, self.parts = None, lambda: None
         self.check()
 
     def apart(self, work: Callable[[], T]) -> T:
@@ -154,22 +136,13 @@ class JobStart(JobRun):
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End the job before it runs. Returns at once."""
         with self._handing_over:
-            run, asked = self._run_of_job, self.is_to_end
+            run = self._run_of_job
             if run is None:
                 super().request_stop(end, cause)
         if run is not None:
             run.request_stop(end, cause)
-        elif not asked:
-            # a thread of its own: this one may be in the midst of a call to Spark, in a signal handler
-            threading.Thread(target=self._interrupt, name="flinkish-start", daemon=True).start()
-
-    def _interrupt(self) -> None:
-        while not self._begun.is_set():
-            try:
-                self._break_off()
-            except Exception as error:
-                _LOG.warning("job '%s': what Spark does for its start cannot be ended: %s", self.name, error)
-            self._begun.wait(_INTERRUPT_S)
+        elif (work := self._on_spark) is not None:
+            work.end()
 
     def run_of_job(self) -> JobRun:
         """The run that takes the place of this start; waits for it.
@@ -212,7 +185,7 @@ class JobStart(JobRun):
     @property
     def is_to_end(self) -> bool:
         """Whether somebody has asked the job to end."""
-        return self.wishes.to_end.is_set()
+        return self.wishes.to_end
 
     def end(self) -> None:
         """End the job as somebody has asked for; the directory is given back."""
@@ -234,17 +207,7 @@ class JobStart(JobRun):
         failure = self._typed(error)
         if not isinstance(error, Exception):
             # nothing has failed: the program was interrupted
-            self._told_failure = failure
-            self.life.try_to(JobStatus.SUSPENDED, describe(failure))
+            self._notified_failure = failure
+            self.machine.try_to(JobStatus.SUSPENDED, describe(failure))
         self._thread = threading.Thread(target=self._run, args=(failure,), name=self._thread.name, daemon=True)
         self.end()
-
-
-def _tasks_of(context: Any, group: str) -> tuple[int, int] | None:
-    """How many tasks of the stages of the jobs that run in a group of Spark have ended, and how many there are; None:
-    none runs."""
-    tracker = context.statusTracker()
-    jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
-    stages = [stage for job in jobs if job.status == "RUNNING" for stage in job.stageIds]
-    found = [one for one in map(tracker.getStageInfo, stages) if one is not None]
-    return (sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found)) if found else None

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from flinkish.common.job_status import JobStatus
@@ -26,6 +27,35 @@ _LOG = logging.getLogger("flinkish.JobManager")
 NOTED_EVERY_S = 10.0
 
 
+def with_epoch(totals: TotalsDescription, report: EpochReport, uids: Mapping[int, str]) -> TotalsDescription:
+    """The totals with the records of an epoch, unless they have them: one whose commit was interrupted is reported
+    again. ``uids``: vertex id -> uid of the vertex' head."""
+    if report.epoch <= totals.last_epoch:
+        return totals
+    vertices = {uid: dict(counts) for uid, counts in totals.vertices.items()}
+    for task in report.tasks:
+        counts = vertices.setdefault(uids[task.vertex], {"records_in": 0, "records_out": 0})
+        counts["records_in"] += task.records_in
+        counts["records_out"] += task.records_out
+    return replace(
+        totals,
+        epochs=totals.epochs + 1,
+        last_epoch=report.epoch,
+        records_in=totals.records_in + report.records_in,
+        records_out=totals.records_out + report.records_out,
+        vertices=vertices,
+    )
+
+
+def noted_totals(directory: JobDirectory) -> TotalsDescription:
+    """What the drivers before have noted, as far as that can be read."""
+    try:
+        return directory.read(TotalsDescription) or TotalsDescription()
+    except FlinkishError as error:
+        _LOG.warning("the totals of the job begin anew: %s", error)
+        return TotalsDescription()
+
+
 class JobTotals(JobObserver):
     """Counts what a job does, and goes on from what earlier drivers have noted. Any thread may call it.
 
@@ -38,17 +68,9 @@ class JobTotals(JobObserver):
         self._directory = directory
         self._uids = {vertex.id: vertex.head.uid for vertex in job.vertices}
         self._lock = threading.Lock()
-        self._totals = self._noted()
-        self._totals = replace(self._totals, drivers=self._totals.drivers + 1)
+        noted = TotalsDescription() if directory is None else noted_totals(directory)
+        self._totals = replace(noted, drivers=noted.drivers + 1)
         self._noted_s = time.monotonic()
-
-    def _noted(self) -> TotalsDescription:
-        try:
-            noted = None if self._directory is None else self._directory.read(TotalsDescription)
-        except FlinkishError as error:
-            _LOG.warning("the totals of the job begin anew: %s", error)
-            noted = None
-        return noted or TotalsDescription()
 
     def describe(self) -> TotalsDescription:
         """The totals as of now."""
@@ -56,24 +78,9 @@ class JobTotals(JobObserver):
             return self._totals
 
     def epoch_done(self, report: EpochReport) -> None:
-        """Add the records of an epoch, unless they were: one whose commit was interrupted is reported again."""
+        """Add the records of an epoch."""
         with self._lock:
-            totals = self._totals
-            if report.epoch <= totals.last_epoch:
-                return
-            vertices = {uid: dict(counts) for uid, counts in totals.vertices.items()}
-            for task in report.tasks:
-                counts = vertices.setdefault(self._uids[task.vertex], {"records_in": 0, "records_out": 0})
-                counts["records_in"] += task.records_in
-                counts["records_out"] += task.records_out
-            self._totals = replace(
-                totals,
-                epochs=totals.epochs + 1,
-                last_epoch=report.epoch,
-                records_in=totals.records_in + report.records_in,
-                records_out=totals.records_out + report.records_out,
-                vertices=vertices,
-            )
+            self._totals = with_epoch(self._totals, report, self._uids)
 
     def epoch_committed(self, epoch: int) -> None:
         """Note the totals if that was not done for a while."""

@@ -22,7 +22,7 @@ from flinkish.errors import (
     OperationError,
     SavepointError,
 )
-from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory, ends_at_once
 from flinkish.jobdir.layout import JobEnd, Program
 from flinkish.jobdir.structure import describe_program
 from flinkish.jobmanager import signals as live_jobs
@@ -69,7 +69,7 @@ class KeptRun(JobRun):
         directory: the job directory, claimed by this driver; it is released when the job has ended.
         temporary: whether the directory is a temporary one, which is deleted when the job has ended.
         restarts: decides whether a failed attempt is followed by another one.
-        life: the state machine of the job since its submission.
+        machine: the state machine of the job since its submission.
     """
 
     directory: JobDirectory
@@ -81,9 +81,9 @@ class KeptRun(JobRun):
         directory: JobDirectory,
         temporary: bool,
         restarts: Restarts | None = None,
-        life: StateMachine[JobStatus] | None = None,
+        machine: StateMachine[JobStatus] | None = None,
     ) -> None:
-        super().__init__(JobID.from_hex_string(job.job_id), job.name, life, restarts)
+        super().__init__(JobID.from_hex_string(job.job_id), job.name, machine, restarts)
         if job.attempt:
             times = f"{job.attempt} time{'s'[: job.attempt != 1]}"
             self.taken_over = f"earlier drivers have started it {times} in {directory.path}"
@@ -150,13 +150,13 @@ class KeptRun(JobRun):
 
     def _facts(self, outcome: Outcome) -> Facts:
         if outcome is Outcome.BEGUN:
-            self._earlier_end = self._found_end()
+            self._earlier_end = self._read_earlier_end()
         stop, end = self.wishes.stop, self._earlier_end
         canceled = end is not None and end.status == JobStatus.CANCELED.name
         return replace(
             super()._facts(outcome),
             stop=Stop.NONE if stop is None else stop.kind,
-            stop_begun=self.wishes.to_end.is_set(),
+            stop_begun=self.wishes.to_end,
             drain=self._drain(),
             earlier_end=None if end is None else JobStatus.CANCELED if canceled else JobStatus.FINISHED,
             input_ended=self._input_has_ended(),
@@ -167,9 +167,9 @@ class KeptRun(JobRun):
         if which is Attempt.FIRST:
             given = self.settings.job_dir
             if given is not None and absolute(self.directory.path) != absolute(given):
-                self._tell(f"this job of the program has the job directory {self.directory.path}")
+                self._print(f"this job of the program has the job directory {self.directory.path}")
             if self.settings.note_on_requests is not None:
-                self._tell(self.settings.note_on_requests)
+                self._print(self.settings.note_on_requests)
 
     def _translated(self, step: Step, error: Exception) -> FlinkishError | None:
         return translate(error, f"job '{self.name}'") if isinstance(step, (Save, BeginDrain)) else None
@@ -194,7 +194,7 @@ class KeptRun(JobRun):
         stop.job_goes_on = step.goes_on
         stop.outcome.set_exception(failure or self.savepoint_turns.abortion(_CANCELLED))
         if step.goes_on and failure is not None:
-            self._tell(f"the job was not stopped and goes on: {failure.message}")
+            self._print(f"the job was not stopped and goes on: {failure.message}")
         return Outcome.STOP_FAILED
 
     def _take_last_checkpoint(self, step: TakeLastCheckpoint) -> Outcome:
@@ -202,7 +202,7 @@ class KeptRun(JobRun):
         self.doing = "the last checkpoint"
         path = self.checkpoints.take_last()
         if path is None and self.settings.checkpoints.enabled and self.committed_epoch() is not None:
-            self._tell(
+            self._print(
                 "no last checkpoint was taken (the log says why); the job goes on from its directory all the same"
             )
         return Outcome.CHECKPOINTED
@@ -210,7 +210,7 @@ class KeptRun(JobRun):
     def _conclude(self, end: End) -> None:
         self.savepoint_turns.close(self._why_it_ends())
         if self._earlier_end is not None:
-            self._tell_of_earlier_end(self._earlier_end)
+            self._print_earlier_end(self._earlier_end)
         elif end.remember is not Remember.NOTHING:
             self._write_end(end.status, end.remember is Remember.DONE)
         needs_no_checkpoints = self._needs_no_checkpoints()
@@ -223,26 +223,27 @@ class KeptRun(JobRun):
         self._in_any_case(self.checkpoints.close, "the job has failed")
 
     def _why_it_ends(self) -> str:
-        if not self.wishes.to_end.is_set():
+        if not self.wishes.to_end:
             return "the job has come to its end"
         return "the job is being suspended" if self.wishes.wish is Wish.SUSPEND else "the job is being stopped"
 
-    def _found_end(self) -> JobEnd | None:
+    def _read_earlier_end(self) -> JobEnd | None:
         """How the job has ended before, if it is not to be started again."""
         end = self.directory.end()
-        if end is not None and not self.directory.ends_at_once(self.settings.restart):
+        if end is not None and not ends_at_once(end, self.settings.restart):
             self.directory.delete(JobEnd)
             return None
         return end
 
-    def _tell_of_earlier_end(self, end: JobEnd) -> None:
+    def _print_earlier_end(self, end: JobEnd) -> None:
         """Say how the job has ended before, which is how it ends again."""
         start = f"start it from there (-s {end.savepoint})" if end.savepoint else "to run it anew, start it"
         what_to_do = f"{start} in another directory (flinkish.job.dir)"
         if not end.done:
             what_to_do += ", or let it go on in this one (--restart, flinkish.job.restart: true)"
-        self._tell(
-            f"nothing was run: this job was {end.told()} earlier, in its directory {self.directory.path}; {what_to_do}"
+        self._print(
+            f"nothing was run: this job was {end.described()} earlier, in its directory {self.directory.path}; "
+            f"{what_to_do}"
         )
         if end.from_outside:
             live_jobs.asked_from_outside(self)
@@ -307,14 +308,15 @@ class KeptRun(JobRun):
         with self._lock:
             if self.wishes.stop is None:
                 return
-            self.wishes.to_end.set()
+            self.wishes.stop.begun = True
+        self.wishes.notify()
         self._wake()
 
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers; a stop with a savepoint that has waited for the first epoch begins."""
         super().epoch_committed(epoch)
         self.savepoint_turns.epoch_committed()
-        if self.wishes.stop is not None and not self.wishes.to_end.is_set():
+        if self.wishes.stop is not None and not self.wishes.to_end:
             self._begin_stop()
 
     def _refusal(self) -> Refusal | None:
@@ -379,7 +381,7 @@ class KeptRun(JobRun):
     def warn_of_earlier_savepoints(self, left: list[str]) -> None:
         """Say what earlier drivers have left of savepoints, also where the job is described."""
         for number, text in enumerate(left):
-            self._tell(text)
+            self._print(text)
             self.warnings[f"earlier savepoint {number}"] = text
 
     def _next_number(self) -> int:

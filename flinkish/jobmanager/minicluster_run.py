@@ -28,7 +28,7 @@ from flinkish.checkpoint.claim import (
 )
 from flinkish.checkpoint.compatibility import CompatibilityReport, incompatible, read_states
 from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
-from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, state_table
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, Savepoint, state_table
 from flinkish.checkpoint.plain_tables import (
     Read,
     TakenIn,
@@ -193,15 +193,13 @@ def _restore(
     store: StateStore,
     read: Read,
 ) -> Restored:
-    manifest, taken = _taken_in(generator, job, settings, savepoint, read)
+    opened, taken = _taken_in(generator, job, settings, savepoint, read)
     if not taken.report.compatible:
         raise incompatible(taken.report, job)
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
     store.restored = taken.rows
     # the rows are only in memory: until the first epoch is prepared, the next start restores the savepoint again
-    found = remember_restored(
-        directory, job, settings.claim_mode, savepoint, manifest, taken.watermarks, rows="restore"
-    )
+    found = remember_restored(directory, job, settings.claim_mode, opened, taken.watermarks, rows="restore")
     passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
     return found
 
@@ -221,7 +219,7 @@ def report_of(generator: JobGraphGenerator, configuration: Configuration, name: 
 
 def _taken_in(
     generator: JobGraphGenerator, job: JobDescriptor, settings: DriverSettings, savepoint: str, read: Read = nobody_asks
-) -> tuple[Manifest, TakenIn]:
+) -> tuple[Savepoint, TakenIn]:
     job.settings.shipped.install("")
     with job.settings.shipped.entered_here():
         return take_in_savepoint(savepoint, job, generator.migrations(), settings.ignore_unclaimed_state, read)
@@ -246,9 +244,9 @@ class MiniClusterRun(KeptRun):
         directory: JobDirectory,
         temporary: bool,
         restarts: Restarts | None = None,
-        life: StateMachine[JobStatus] | None = None,
+        machine: StateMachine[JobStatus] | None = None,
     ) -> None:
-        super().__init__(prepared.job, settings, directory, temporary, restarts, life)
+        super().__init__(prepared.job, settings, directory, temporary, restarts, machine)
         self._job = prepared.job
         self._began = prepared.began
         self.restored = prepared.restored
@@ -314,10 +312,10 @@ class MiniClusterRun(KeptRun):
     def _give_up(self) -> None:
         """Give up the epoch that has not ended in time, as long as the job is to stop."""
         pause_s = 0.0
-        while not self.over.wait(pause_s) and self.wishes.to_end.is_set():
+        while not self.over.wait(pause_s) and self.wishes.to_end:
             left_s = self.wishes.epoch_deadline_s - time.monotonic()
             with self._lock:
-                if left_s <= 0 and self._cluster is not None and self.wishes.to_end.is_set():
+                if left_s <= 0 and self._cluster is not None and self.wishes.to_end:
                     self._gave_up = True
                     self._cluster.give_up()
             pause_s = min(max(left_s, self._LOOK_S), self._LONG_LOOK_S)
@@ -374,7 +372,7 @@ class MiniClusterRun(KeptRun):
     def _run_epochs(self, cluster: MiniCluster) -> None:
         self.query_started()
         pause_s = 0.0
-        while not self.store.finished and not self.wishes.to_end.wait(pause_s):
+        while not self.store.finished and not self.wishes.wait_for_end(pause_s):
             if self.settings.available_now and not cluster.has_more():
                 return
             with self._next:
@@ -383,7 +381,7 @@ class MiniClusterRun(KeptRun):
                 with self._at_work:
                     report = cluster.run_epoch()
             except Exception:
-                if self.wishes.to_end.is_set() and cluster.has_given_up:
+                if self.wishes.to_end and cluster.has_given_up:
                     return
                 raise
             self.epoch_done(report)

@@ -24,7 +24,7 @@ from flinkish.runtime.task.progress import EpochProgress
 _LOG = logging.getLogger("flinkish.JobManager")
 
 
-def new_life(name: str) -> StateMachine[JobStatus]:
+def job_machine(name: str) -> StateMachine[JobStatus]:
     """The state machine of a job that is being submitted."""
     return StateMachine(JOB_TRANSITIONS, f"job '{name}'")
 
@@ -42,30 +42,30 @@ def _kind_of(failure: FlinkishError) -> str:
 class ObservedJob(JobObserver):
     """Moves a job through its statuses, and notifies its observers. Base of `JobRun`.
 
-    ``life`` is the state machine of the job since its submission: its state is the job's status, and its story tells
+    ``machine`` is the state machine of the job since its submission: its state is the job's status, and its story tells
     the transitions of that status.
     """
 
     def __init__(
-        self, name: str, life: StateMachine[JobStatus] | None = None, restarts: Restarts | None = None
+        self, name: str, machine: StateMachine[JobStatus] | None = None, restarts: Restarts | None = None
     ) -> None:
         self.name = name
         self.restarts = restarts or Restarts(NoRestart())
-        self.life = life or new_life(name)
+        self.machine = machine or job_machine(name)
         self.observers: list[JobObserver] = []
         self.history: History = NoHistory()
         #: the last epoch that the sinks have committed in this run; None before the first one
         self.last_epoch: int | None = None
         self._attempts = -1
         #: the last failure that observers were notified of
-        self._told_failure: FlinkishError | None = None
+        self._notified_failure: FlinkishError | None = None
         #: the failure that was told last, and how often in a row it has come
         self._last_kind, self._same_failures = "", 0
         #: the failure of a task that was told last
         self._last_retry = ""
         #: since when the job has failed and done no epoch; None: it has not
         self._failing_since_s: float | None = None
-        self.life.listener = self.status_changed
+        self.machine.listener = self.status_changed
 
     @property
     def attempts(self) -> int:
@@ -75,7 +75,7 @@ class ObservedJob(JobObserver):
     @property
     def status(self) -> JobStatus:
         """The job's status as of now."""
-        return self.life.state
+        return self.machine.state
 
     def _notify(self, tell: Callable[[JobObserver], None]) -> None:
         """Tell all observers of something. One that fails is a nuisance for whoever looks at the job, and nothing to
@@ -86,7 +86,7 @@ class ObservedJob(JobObserver):
             except Exception:
                 _LOG.warning("job '%s' goes on, but %s has failed:", self.name, type(observer).__name__, exc_info=True)
 
-    def _tell_of_restart(self, failure: FlinkishError, delay_ms: int) -> None:
+    def _print_restart(self, failure: FlinkishError, delay_ms: int) -> None:
         """Tell of a failure that is followed by a restart: with the traceback of user code, but in one line with a
         count if it is the one that was told last."""
         kind = _kind_of(failure)
@@ -98,9 +98,9 @@ class ObservedJob(JobObserver):
         line = f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}"
         if isinstance(failure, UserCodeError) and not again:
             line = f"{line}\n{own_frames(failure.user_traceback)}"
-        self._tell(line.rstrip())
+        self._print(line.rstrip())
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         with suppress(OSError, ValueError):
             # begin on a new line: on a terminal the progress line may be half drawn
             begin = "\n" if sys.stderr.isatty() else ""
@@ -114,10 +114,10 @@ class ObservedJob(JobObserver):
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """The job is RESTARTING, if it is restarted; notify the observers."""
-        self._told_failure = failure
+        self._notified_failure = failure
         if restart_delay_ms is not None and self.status is not JobStatus.CANCELLING:
-            self.life.try_to(JobStatus.FAILING, describe(failure))
-            self.life.try_to(JobStatus.RESTARTING, f"restart number {self._attempts + 1} in {restart_delay_ms} ms")
+            self.machine.try_to(JobStatus.FAILING, describe(failure))
+            self.machine.try_to(JobStatus.RESTARTING, f"restart number {self._attempts + 1} in {restart_delay_ms} ms")
         self._notify(lambda observer: observer.attempt_failed(failure, restart_delay_ms))
 
     def status_changed(self, event: Event) -> None:
@@ -126,7 +126,7 @@ class ObservedJob(JobObserver):
 
     def query_started(self) -> None:
         """The job is RUNNING: Spark has accepted a query of the running attempt."""
-        self.life.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
+        self.machine.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
         self._notify(lambda observer: observer.query_started())
 
     def epoch_running(self, progress: EpochProgress) -> None:
@@ -146,7 +146,7 @@ class ObservedJob(JobObserver):
         self._notify(lambda observer: observer.epoch_done(report))
         since_s, self._failing_since_s = self._failing_since_s, None
         if since_s is not None:
-            self._tell(f"recovered after {time.monotonic() - since_s:,.1f} s: epoch {report.epoch:,} is done")
+            self._print(f"recovered after {time.monotonic() - since_s:,.1f} s: epoch {report.epoch:,} is done")
 
     def job_done(self, status: JobStatus) -> None:
         """Notify the observers."""
@@ -162,7 +162,7 @@ class ObservedJob(JobObserver):
         told, kind = one_line(failure), _kind_of(failure)
         if kind != self._last_retry:
             self._last_retry = kind
-            self._tell(f"a task has failed; Spark runs it again: {told}")
+            self._print(f"a task has failed; Spark runs it again: {told}")
         subject = f"task '{failure.task}'" if failure.task else "a task"
-        self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")
+        self.machine.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")
         self._notify(lambda observer: observer.task_failed(failure))

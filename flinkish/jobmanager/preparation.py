@@ -19,7 +19,7 @@ from flinkish.errors import (
 )
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.checks import check_nothing_missing
-from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory, ends_at_once
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.probe import probe
 from flinkish.jobmanager.attempt import AttemptPlan
@@ -62,12 +62,12 @@ class Preparation:
         directory, sources = self._directory, self._generator.sources()
         check_nothing_missing(directory.path)
         job = self._generator.generate(self._job_id, self._name)
-        directory.check_finished_by(job)
+        end = directory.check_finished_by(job)
         differences = directory.differences(job, partitions_of(job))
         job = replace(job, attempt=directory.count_start())
         program = self._program(job, sources)
         # where the job has ended, nothing runs, and nothing is taken over (`KeptRun`)
-        changes = differences is None or not directory.ends_at_once(self._settings.restart)
+        changes = differences is None or end is None or not ends_at_once(end, self._settings.restart)
         if differences and changes:
             Upgrade(self._spark, self._settings, directory, program, tuple(differences)).carry_out()
         base = prepare_restore(self._spark, program, self._settings, directory, differences is None)

@@ -28,6 +28,7 @@ from flinkish.jobdir.layout import Query, Restored
 from flinkish.jobdir.query import QueryLog
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.epoch.commit import check_sinks
 from flinkish.runtime.epoch.steps import Backlog, EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
@@ -250,6 +251,16 @@ class QueryRun:
     announces_end: bool = False
     #: whether an epoch of this run must say that the input has ended, before the run ends by itself
     reaches_end: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for the times of its epochs."""
+        return self.interval_ms > 0 and not self.available_now
+
+    @property
+    def is_to_be_ended(self) -> bool:
+        """Whether it has to be ended once it has read all that is there: Spark before 4.2 does not see to that."""
+        return self.available_now and not plans_with_start()
 
 
 def plan_runs(

@@ -1,7 +1,7 @@
-"""The files of the job directory through which a driver and its far side, a ``foreachBatch`` function in another
-process (Spark Connect), communicate.
+"""The files of the job directory through which a driver and the ``foreachBatch`` function in a Spark Connect server
+communicate.
 
-The far side checks before each epoch whether it may run (stop file, ownership) and leaves one report per epoch. What
+The server checks before each epoch whether it may run (stop file, ownership) and leaves one report per epoch. What
 belongs to sinks that commit in the driver (printed lines, collected records) travels in the report, and is committed
 by the driver once Spark has committed the epoch; only then is the report deleted. So nothing is lost when a driver
 dies, and printed lines appear where the program runs.
@@ -19,8 +19,8 @@ from typing import Any
 
 from flinkish.core.sink import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
+from flinkish.jobdir.connect_server import EpochsWait, ForDriver, ServerEnd, ServerReport, StopRequest
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.far_side import EpochsWait, FarEnd, FarReport, ForDriver, StopRequest
 from flinkish.jobdir.layout import Owner
 from flinkish.jobmanager.epoch_gate import EpochGate, EpochListener, StopQuery
 from flinkish.runtime.epoch.commit import CommitReport, EpochCommit
@@ -36,7 +36,7 @@ _log = logging.getLogger("flinkish.JobMaster")
 LOOK_S = 1.0
 
 
-class FarSide(EpochListener):
+class ServerListener(EpochListener):
     """The side of the process that runs ``foreachBatch``: checks whether epochs may run and leaves their reports. One
     instance serves all epochs of a query."""
 
@@ -63,7 +63,7 @@ class FarSide(EpochListener):
             time.sleep(LOOK_S)
             self._check_owner()
         if self._ended or self._directory.read(StopRequest) is not None:
-            self._directory.write(FarEnd(self._token))
+            self._directory.write(ServerEnd(self._token))
             raise StopQuery
         self.gate.begin()
         self._for_driver = []
@@ -73,7 +73,7 @@ class FarSide(EpochListener):
         return wait is not None and wait.token == self._token and epoch > wait.last_epoch
 
     @contextmanager
-    def may_be_told_to_give_up(self, interrupt: Callable[[], Any]) -> Iterator[None]:
+    def can_be_given_up(self, interrupt: Callable[[], Any]) -> Iterator[None]:
         """Inside this context the driver can have the running epoch given up. ``interrupt`` ends what Spark does for
         it."""
         over = threading.Event()
@@ -91,7 +91,7 @@ class FarSide(EpochListener):
                 if not (self._directory.read(StopRequest) or StopRequest()).now:
                     continue
                 if self.gate.close():
-                    self._directory.write(FarEnd(self._token))
+                    self._directory.write(ServerEnd(self._token))
                     interrupt()
                 return
             except Exception as error:
@@ -110,14 +110,14 @@ class FarSide(EpochListener):
         StopQuery if it was given up."""
         self.gate.go_through()
         self._check_owner()
-        self._directory.write(FarReport(report.stored(), self._for_driver), report.epoch)
+        self._directory.write(ServerReport(report.stored(), self._for_driver), report.epoch)
         self._ended = report.end_of_input
 
     def failed(self, error: FlinkishError) -> None:
         """Write down the error with which the query ends. Nothing is written if another driver owns the directory, or
         if this process does not see the driver's directory."""
         if not isinstance(error, FencedError) and self._directory.read(Owner) is not None:
-            self._directory.write(FarEnd(self._token, encode_error(error).decode()))
+            self._directory.write(ServerEnd(self._token, encode_error(error).decode()))
 
     def _check_owner(self) -> None:
         if self._directory.read(Owner) is None:
@@ -130,19 +130,19 @@ class FarSide(EpochListener):
         self._directory.check_owner(self._job_name)
 
 
-_far_sides: dict[tuple[str, str], FarSide] = {}
+_listeners: dict[tuple[str, str], ServerListener] = {}
 
 
-def far_side(job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> FarSide:
-    """The far side of a job in this process, kept from epoch to epoch."""
-    found = _far_sides.get((job_dir, token))
+def server_listener(job_dir: str, token: str, job_name: str, fence: Fence = NO_FENCE) -> ServerListener:
+    """The listener of a job in this process, kept from epoch to epoch."""
+    found = _listeners.get((job_dir, token))
     if found is None:
-        found = _far_sides[job_dir, token] = FarSide(job_dir, token, job_name, fence)
+        found = _listeners[job_dir, token] = ServerListener(job_dir, token, job_name, fence)
     return found
 
 
-class Inbox:
-    """The driver's side: takes the reports of the far side, and commits what they hold for sinks of the driver."""
+class ReportReader:
+    """Takes, in the driver, the reports of the Connect server, and commits what they hold for sinks of the driver."""
 
     def __init__(self, directory: JobDirectory, job: JobDescriptor) -> None:
         self._directory = directory
@@ -153,11 +153,11 @@ class Inbox:
     def take(self, committed: int | None) -> Iterator[EpochReport]:
         """The reports up to an epoch (None: all), in order, each once the driver has committed its part of it, and each
         only once, although its file may stay for a while. To be called by one thread at a time."""
-        for (number,) in self._directory.kept(FarReport):
+        for (number,) in self._directory.kept(ServerReport):
             epoch = int(number)
             if committed is not None and epoch > committed:
                 return
-            found = self._directory.read(FarReport, epoch)
+            found = self._directory.read(ServerReport, epoch)
             if found is None:
                 continue
             if epoch > self._taken:
@@ -165,16 +165,16 @@ class Inbox:
                 committed_report = self._committed(report, self._commit(report, found.for_driver))
                 self._taken = epoch
                 yield committed_report
-            self._directory.delete(FarReport, epoch)
+            self._directory.delete(ServerReport, epoch)
 
     def end(self) -> FlinkishError | bool:
-        """How the query ended: True if on purpose, the error, or False if the far side has left nothing."""
-        found = self._directory.read(FarEnd)
+        """How the query ended: True if on purpose, the error, or False if the server has left nothing."""
+        found = self._directory.read(ServerEnd)
         if found is None or found.token != self._directory.token:
             return False
         if found.error is None:
             return True
-        return decode_error(found.error.encode("utf-8", "replace"), FarEnd.path_in(self._directory.path))
+        return decode_error(found.error.encode("utf-8", "replace"), ServerEnd.path_in(self._directory.path))
 
     def _commit(self, report: EpochReport, targets: list[ForDriver]) -> list[CommitReport]:
         commit = EpochCommit(self._job, report.epoch, report.time_ms, report.end_of_input, self._directory.fence)

@@ -29,7 +29,7 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError, message_of
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.fencing import Life, life_of
+from flinkish.jobdir.fencing import Liveness, liveness_of
 from flinkish.jobdir.layout import Answer, Owner, SavingNote, StoredRequest
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.operations import Kind, Request
@@ -111,7 +111,7 @@ ACTIONS: dict[str, Action] = {
 }
 
 
-class RequestDesk(JobObserver):
+class RequestHandler(JobObserver):
     """Answers requests in the driver: a thread that looks for them in the job directory from its claim to the end of
     the job."""
 
@@ -125,7 +125,7 @@ class RequestDesk(JobObserver):
         #: (when it was answered, in seconds of the monotonic clock, its run and id), oldest first
         self._answered: deque[tuple[float, tuple[str, ...]]] = deque()
         #: those that could not be worked with, which is told once
-        self._told: set[tuple[str, ...]] = set()
+        self._warned: set[tuple[str, ...]] = set()
 
     def open(self) -> None:
         """Start the thread, once the directory is this driver's; to be called once."""
@@ -168,10 +168,10 @@ class RequestDesk(JobObserver):
         """Work on one file. The others must be worked on, too, whatever happens."""
         try:
             work(*name)
-            self._told.discard(name)
+            self._warned.discard(name)
         except Exception as error:
-            if name not in self._told:
-                self._told.add(name)
+            if name not in self._warned:
+                self._warned.add(name)
                 file = StoredRequest.file_name(*name)
                 _LOG.warning("the request %s cannot be answered, it is tried again: %s", file, error)
 
@@ -272,7 +272,7 @@ class Sent:
         answer = self.directory.read(Answer, self.run, self.id)
         if answer is None:
             owner = self.directory.read(Owner)
-            if owner is not None and owner.token == self.run and life_of(owner) is not Life.GONE:
+            if owner is not None and owner.token == self.run and liveness_of(owner) is not Liveness.GONE:
                 return None
             # a driver answers before it gives its directory back
             answer = self.directory.read(Answer, self.run, self.id)
@@ -285,7 +285,7 @@ class Sent:
     def _without_answer(self, owner: Owner | None) -> OperationError:
         end = self.directory.end()
         ours = end is not None and end.run == self.run
-        told = f": the job was {end.told()}" if end is not None and ours else _whole_stop(self.directory)
+        told = f": the job was {end.described()}" if end is not None and ours else _whole_stop(self.directory)
         return OperationError(
             f"the driver has ended without an answer{told}",
             where=self._where,
@@ -320,10 +320,10 @@ def send(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any
     # a JobDirectory makes its directory
     directory = JobDirectory(job_dir) if is_directory(job_dir) else None
     owner = None if directory is None else directory.read(Owner)
-    if directory is None or owner is None or life_of(owner) is Life.GONE:
+    if directory is None or owner is None or liveness_of(owner) is Liveness.GONE:
         end = None if directory is None else directory.end()
         raise OperationError(
-            "no driver runs a job in this directory" + ("" if end is None else f": it was {end.told()}"),
+            "no driver runs a job in this directory" + ("" if end is None else f": it was {end.described()}"),
             where=f"job directory {absolute(job_dir)}",
             expected="the flinkish.job.dir of a running job",
             hint="check the path (further jobs of a program are below it, in jobs/); start the job first",

@@ -18,16 +18,16 @@ from flinkish.checkpoint.compatibility import read_states
 from flinkish.checkpoint.maintenance import gentle_tasks
 from flinkish.checkpoint.manifest import (
     Manifest,
+    Savepoint,
     TableContents,
     manifest_of,
-    read_manifest,
     state_table,
     write_manifest,
 )
 from flinkish.checkpoint.rows import open_table, write_rows, written_contents
 from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
+from flinkish.jobdir.fencing import Liveness, is_of_this_process, liveness_of
 from flinkish.jobdir.layout import Owner, SavingNote
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker, was_outrun
 from flinkish.jobmanager.savepoint_turns import SavepointTurns
@@ -35,7 +35,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.failures import translate
-from flinkish.spark.settings import described_jobs, interrupt, tagged
+from flinkish.spark.settings import SparkWork, described_jobs
 from flinkish.spark.state import SAVEPOINT_ARROW, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
 from flinkish.storage.files import (
@@ -219,12 +219,13 @@ def _written(run: SparkRun, epoch: int, path: str) -> Manifest:
 
 def _copied(run: SparkRun, checkpoint: str, path: str) -> Manifest:
     """Write a savepoint that has what a checkpoint has."""
-    taken = read_manifest(checkpoint)
+    opened = Savepoint.open(checkpoint)
+    taken = opened.manifest
     assert taken.epoch is not None, "it was taken of an epoch"
     passed(Phase.SAVEPOINT_READ, epoch=taken.epoch)
     table = state_table(path)
     with _interruptible(run, taken.epoch):
-        rows = open_table(run.spark, taken, checkpoint)
+        rows = open_table(run.spark, opened)
         write_rows(table, lambda local: _files_of(run, rows, local), lambda: rows)
         passed(Phase.SAVEPOINT_WRITTEN, epoch=taken.epoch)
         contents = written_contents(run.spark, table)
@@ -244,11 +245,10 @@ def _files_of(run: SparkRun, rows: Any, table: str) -> list[DataFile]:
 @contextlib.contextmanager
 def _interruptible(run: SparkRun, epoch: int) -> Iterator[None]:
     """Within the block, the Spark jobs of this thread end with the savepoint."""
-    tag = f"flinkish-savepoint-{uuid.uuid4().hex}"
     with (
-        tagged(run.spark, tag),
+        SparkWork(run.spark, "savepoint") as work,
         described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
-        run.savepoint_turns.interrupted_by(lambda: interrupt(run.spark, tag)),
+        run.savepoint_turns.interrupted_by(work.end),
     ):
         yield
 
@@ -284,8 +284,8 @@ def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
         SavepointError: there is no savepoint, or it is damaged.
         OperationError: it is still needed.
     """
-    path = absolute(directory)
-    read_manifest(path, whole=False)
+    savepoint = Savepoint.open(directory, whole=False)
+    path = savepoint.path
     if path in begun_from:
         raise OperationError(
             f"the job '{begun_from[path]}' was started from this savepoint and is at work",
@@ -299,14 +299,14 @@ def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
         if owner is None:
             continue
         checkpoint = posixpath.basename(path).startswith("chk-")
-        if life_of(owner) is not Life.GONE and (checkpoint or not is_of_this_process(owner)):
+        if liveness_of(owner) is not Liveness.GONE and (checkpoint or not is_of_this_process(owner)):
             raise OperationError(
                 "it belongs to a job that a driver runs, and lies in the directory of that job",
                 where=path,
                 expected=f"no driver at work in {above}" if not checkpoint else f"a job that has ended in {above}",
                 hint="dispose of it where that driver runs" if not checkpoint else "wait until the job has ended",
             )
-    delete_savepoint(path)
+    delete_savepoint(savepoint)
 
 
 def check_target(directory: str, where: str) -> None:

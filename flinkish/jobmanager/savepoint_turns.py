@@ -48,7 +48,7 @@ class _InFlight:
     of_stop: bool
     #: why it is not to go on; None: it may
     aborted: str | None = None
-    #: ends what Spark does for it
+    #: ends what Spark does for it; returns at once
     interrupt: Callable[[], None] = lambda: None
 
 
@@ -159,7 +159,8 @@ class SavepointTurns:
 
     @contextmanager
     def interrupted_by(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Within the block, call this when the savepoint that is being written is aborted. Raises as `check` does."""
+        """Within the block, call this, which returns at once, when the savepoint that is being written is aborted.
+        Raises as `check` does."""
         with self._changed:
             mine = self._in_flight[0] if self._in_flight else _InFlight(of_stop=False)
             mine.interrupt = interrupt
@@ -200,19 +201,5 @@ class SavepointTurns:
             for one in new:
                 one.aborted = reason
             self._changed.notify_all()
-        if new:
-            # a thread of its own: Spark may take its time
-            threading.Thread(target=self._interrupt, args=(new,), name="flinkish-abort", daemon=True).start()
-
-    def _interrupt(self, those: list[_InFlight]) -> None:
-        """End what Spark does for them, again and again: it may be between two Spark jobs."""
-        left = those
-        while left:
-            for one in left:
-                try:
-                    one.interrupt()
-                except Exception as error:
-                    _LOG.warning("the Spark jobs of a savepoint could not be cancelled: %s", error)
-            with self._changed:
-                self._changed.wait_for(lambda: not any(one in self._in_flight for one in those), _LOOK_S)
-                left = [one for one in those if one in self._in_flight]
+        for one in new:
+            one.interrupt()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +19,8 @@ from flinkish.errors import (
     UserCodeError,
     redact,
 )
+from flinkish.jobdir.connect_server import EpochsWait
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.far_side import EpochsWait
 from flinkish.jobdir.layout import DrainMarker
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.decision import (
@@ -53,12 +50,9 @@ from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_dir
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
-from flinkish.spark.settings import interrupt, tagged
+from flinkish.spark.settings import SparkWork
 
 _LOG = logging.getLogger("flinkish.JobMaster")
-
-#: Seconds between two looks at whether the job is cancelled while it goes back to a checkpoint.
-_LOOK_S = 0.2
 
 
 class SparkRun(KeptRun):
@@ -72,7 +66,7 @@ class SparkRun(KeptRun):
         directory: the job directory, claimed by this driver; it is released when the job has ended.
         temporary: whether the directory is a temporary one, which is deleted when the job has ended.
         restarts: decides whether a failed attempt is followed by another one.
-        life: the state machine of the job since its submission.
+        machine: the state machine of the job since its submission.
     """
 
     def __init__(
@@ -84,9 +78,9 @@ class SparkRun(KeptRun):
         directory: JobDirectory,
         temporary: bool,
         restarts: Restarts | None = None,
-        life: StateMachine[JobStatus] | None = None,
+        machine: StateMachine[JobStatus] | None = None,
     ) -> None:
-        super().__init__(plan.job, settings, directory, temporary, restarts, life)
+        super().__init__(plan.job, settings, directory, temporary, restarts, machine)
         self.spark = spark
         self._next_plan = next_plan
         #: those for whom epochs wait
@@ -96,6 +90,8 @@ class SparkRun(KeptRun):
         self._begins = False
         #: lets the next attempt begin with the last checkpoint in Delta, and returns a text that says so
         self.fall_back: Callable[[CorruptStateError], str] | None = None
+        #: what Spark does for it, or did the last time
+        self._goes_back: SparkWork | None = None
 
     def _attempt_of(self, plan: AttemptPlan) -> QueryAttempt:
         self._plan = plan
@@ -125,6 +121,7 @@ class SparkRun(KeptRun):
         return all(source.bounded for source in self.attempt.sources.values())
 
     def _wake(self) -> None:
+        self._end_going_back()
         self.attempt.wake()
 
     def _readers_changed(self) -> None:
@@ -186,30 +183,20 @@ class SparkRun(KeptRun):
         """The query's own checkpoint is damaged: let the next attempt begin with the last one in Delta."""
         error = self._failure
         assert self.fall_back is not None and isinstance(error, CorruptStateError)
-        # the hint shows in the exceptions of the job
-        with self._ended_by_cancel():
+        with SparkWork(self.spark, "fallback") as self._goes_back:
+            # it may have been asked for right before
+            self._end_going_back()
+            # the hint shows in the exceptions of the job
             error.hint = self.fall_back(error)
         self.attempt_failed(error, 0)
-        self._tell(error.hint)
+        self._print(error.hint)
         self.read_totals()
         return Outcome.WENT_BACK
 
-    @contextmanager
-    def _ended_by_cancel(self) -> Iterator[None]:
-        """Within the block, what Spark does for this thread is ended when the job is cancelled."""
-        tag, over = f"flinkish-fallback-{uuid.uuid4().hex}", threading.Event()
-
-        def watch() -> None:
-            while not over.wait(_LOOK_S):
-                if self.wishes.wish is Wish.CANCEL:
-                    self._in_any_case(lambda: interrupt(self.spark, tag), "the fallback is broken off")
-
-        threading.Thread(target=watch, name="flinkish-interrupt", daemon=True).start()
-        try:
-            with tagged(self.spark, tag):
-                yield
-        finally:
-            over.set()
+    def _end_going_back(self) -> None:
+        """A job that is cancelled does not go back to a checkpoint to its end."""
+        if self._goes_back is not None and self.wishes.wish is Wish.CANCEL:
+            self._goes_back.end()
 
     def _with_replay(self, failure: FlinkishError) -> None:
         """Let an error of user code in a task also say how to run its epoch again, and have the lines of the program,

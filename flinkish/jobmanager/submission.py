@@ -55,7 +55,7 @@ from flinkish.storage.paths import is_local
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.kept_run import KeptRun
-    from flinkish.jobmanager.requests import RequestDesk
+    from flinkish.jobmanager.requests import RequestHandler
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.job.deployment import JobDescriptor
 
@@ -167,13 +167,13 @@ class _Submission:
         self.start = start
         self.client = client
         self.signals = Signals()
-        self._desk: RequestDesk | None = None
+        self._requests: RequestHandler | None = None
         #: what is to be told of the savepoints of earlier drivers
         self._left: list[str] = []
 
     def owns(self, directory: JobDirectory, temporary: bool) -> None:
         """The directory is this driver's: from now on requests in it are answered."""
-        from flinkish.jobmanager.requests import RequestDesk
+        from flinkish.jobmanager.requests import RequestHandler
         from flinkish.jobmanager.savepoint import sweep_savepoints
 
         self.start.owns(directory, temporary)
@@ -181,17 +181,17 @@ class _Submission:
         if not temporary:
             # in the midst of the start, too: an unexpected end of the process gives the directory back
             atexit.register(directory.release)
-            self._desk = RequestDesk(self.client, directory)
-            self.start.observers.append(self._desk)
-            self._desk.open()
+            self._requests = RequestHandler(self.client, directory)
+            self.start.observers.append(self._requests)
+            self._requests.open()
             self._left = sweep_savepoints(directory)
         self.start.check()
 
     def begin(self, run: KeptRun) -> None:
         """The run takes the place of the start, and begins."""
         run.warn_of_earlier_savepoints(self._left)
-        if self._desk is not None:
-            run.observers.append(self._desk)
+        if self._requests is not None:
+            run.observers.append(self._requests)
         JobManager.get().hand_over(self.client, run)
         run.start()
 
@@ -282,7 +282,7 @@ def _minicluster_run(
     prepared = prepare(generator, name, settings, directory, temporary, start.job_id, start.read)
     start.check()
     job = prepared.job
-    run = MiniClusterRun(prepared, settings, directory, temporary, restarts, start.life)
+    run = MiniClusterRun(prepared, settings, directory, temporary, restarts, start.machine)
     place = None if temporary else directory.path
     driver, totals = this_driver(directory.token), JobTotals(job, None if temporary else directory)
     run.record = JobRecord(run, job, plan, place, driver, lambda: run.attempts + job.attempt, totals.describe)
@@ -355,9 +355,9 @@ def _spark_run(
             _LOG.warning("job '%s': %s", name, results)
     except BaseException as error:
         if not start.is_to_end:
-            remember_failed_start(spark, directory, settings, start.life, error)
+            remember_failed_start(spark, directory, settings, start.machine, error)
         raise
-    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, start.life)
+    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, start.machine)
     run.fall_back = preparation.fall_back
     _attach(run, plan.job, json_plan, temporary)
     return run
@@ -417,7 +417,7 @@ def remember_failed_start(
     spark: Any,
     directory: JobDirectory,
     settings: DriverSettings,
-    life: StateMachine[JobStatus],
+    machine: StateMachine[JobStatus],
     failure: BaseException,
 ) -> None:
     """Write the transitions of a job that failed before it began, and the exception with which it failed.
@@ -427,7 +427,7 @@ def remember_failed_start(
     if not isinstance(failure, FlinkishError) or isinstance(failure, FencedError) or not settings.history_enabled:
         return
     try:
-        _remember(spark, directory, settings, life, failure)
+        _remember(spark, directory, settings, machine, failure)
     except Exception:
         # the failure of the start is what counts; the directory itself may be what is damaged
         _HISTORY_LOG.warning("the failed start is not in the history of %s", directory.path, exc_info=True)
@@ -437,7 +437,7 @@ def _remember(
     spark: Any,
     directory: JobDirectory,
     settings: DriverSettings,
-    life: StateMachine[JobStatus],
+    machine: StateMachine[JobStatus],
     failure: FlinkishError,
 ) -> None:
     job_id = directory.job_id()
@@ -447,8 +447,8 @@ def _remember(
     name, attempt = "" if known is None else known.name, 0 if attempts is None else attempts.attempts
     tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
     history = HistoryWriter(Rows(job_id, name, directory.token), tables, settings.history_interval_ms / 1000)
-    event = life.to(JobStatus.FAILED, describe(failure))
-    for told in life.story.events:
+    event = machine.to(JobStatus.FAILED, describe(failure))
+    for told in machine.story.events:
         history.status(told, attempt)
     history.exception(describe_exception(failure, event.time_ms, attempt, None))
     history.close()

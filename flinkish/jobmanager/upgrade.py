@@ -20,20 +20,22 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from flinkish.checkpoint.claim import check_same_savepoint, read_restored
 from flinkish.checkpoint.compatibility import CompatibilityReport, read_states
-from flinkish.checkpoint.manifest import read_manifest
-from flinkish.checkpoint.restore import OwnState, RestoredProgram, take_over, take_over_own
+from flinkish.checkpoint.manifest import Savepoint
+from flinkish.checkpoint.restore import OwnState, RestoredProgram, declared_states, take_over, take_over_own
 from flinkish.errors import CorruptStateError, IncompatibleJobError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import KEYED_STATE_NAME, QUERY_NAME, DrainMarker, Origin, Restored, RestoredByFallback
 from flinkish.jobdir.query import QueryLog, Traces, check_query
-from flinkish.jobdir.structure import levels_of, source_uids
+from flinkish.jobdir.structure import levels_of, source_uids, vertex_uids
 from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.job_totals import noted_totals, with_epoch
 from flinkish.jobmanager.query_inputs import (
     all_have_ended,
     check_committed,
@@ -43,10 +45,12 @@ from flinkish.jobmanager.query_inputs import (
 )
 from flinkish.runtime.epoch.changelog_files import changelog_directory
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.state.saved.values import ProgramStates
 from flinkish.spark.failures import translate
 from flinkish.spark.place import partitions_of
 from flinkish.spark.sink_stage import EpochRunner
@@ -206,13 +210,13 @@ class Upgrade:
         path = None if before is None else before.checkpoint or before.path
         if origin is None and path:
             # the query has begun with it and committed nothing
-            manifest = read_manifest(path)
-            report, watermarks = take_over(self.spark, self.program, self.settings, path, manifest, target)
-            sources = manifest.sources
+            opened = Savepoint.open(path)
+            report, watermarks = take_over(self.spark, self.program, self.settings, opened, target, self._declared)
+            sources = opened.manifest.sources
         else:
             states = read_states(self.directory)
             own = OwnState(self._shown(origin), lambda session: self._rows(session, origin), states, sources)
-            report, watermarks = take_over_own(self.spark, self.program, self.settings, own, target)
+            report, watermarks = take_over_own(self.spark, self.program, self.settings, own, target, self._declared)
         whence = before or Restored()
         restored = RestoredByFallback(
             whence.savepoint,
@@ -229,6 +233,11 @@ class Upgrade:
             state=origin is not None or bool(path),
         )
         return report, restored
+
+    @cached_property
+    def _declared(self) -> ProgramStates:
+        """The states that the program declares, which a worker finds out once."""
+        return declared_states(self.spark, self.program, self._where)
 
     def _origin(self, step: UpgradeStep, before: Restored | None) -> tuple[Origin | None, Mapping[str, str]]:
         """The query whose state is taken over, and the positions of its sources."""
@@ -286,11 +295,21 @@ class Upgrade:
         try:
             with numbers_announced(self.spark, deployment):
                 announce_batch(self.spark, deployment, batch)
-                EpochRunner(deployment).run(self.spark.range(0), epoch, lambda: None)
+                report = EpochRunner(deployment).run(self.spark.range(0), epoch, lambda: None)
         except Exception as error:
             raise translate(error, f"{self._where}, epoch {epoch}", deployment.secret, epoch) from error
         directory.fence.check()
+        self._count(report)
         QueryLog(location.path).commit(batch)
+
+    def _count(self, report: EpochReport) -> None:
+        """Add an epoch of the earlier program to the totals of the job."""
+        structure = self.directory.structure()
+        assert structure is not None, "the program differs from it"
+        sources = range(len(structure.sources))
+        read = sum(task.records_in for task in report.tasks if task.vertex in sources)
+        report = replace(report, records_in=read)
+        self.directory.write(with_epoch(noted_totals(self.directory), report, vertex_uids(structure)))
 
     def _write(self, step: UpgradeStep, restored: RestoredByFallback) -> None:
         """Write what the new query begins with."""

@@ -1,12 +1,15 @@
-"""What was asked of a job that is about its end. Whoever asks never waits: the thread of the job sees it at its next
-decision, and what it waits for meanwhile is interrupted (`Wishes.to_end`).
+"""What was asked of a job that is about its end, and the one queue by which its thread learns that there is something
+to look at. Whoever asks never waits: the thread of the job sees it at its next decision, and what it waits for
+meanwhile is interrupted.
 """
 
 from __future__ import annotations
 
 import math
-import threading
+import queue
+import time
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from flinkish.common.job_status import JobStatus
@@ -34,6 +37,8 @@ class StopWithSavepoint:
     outcome: Future[str] = field(default_factory=Future)
     #: when the running epoch is given up, in seconds of the monotonic clock
     epoch_deadline_s: float = math.inf
+    #: whether it no longer waits for the first epoch
+    begun: bool = False
     #: whether the stop has failed and the job goes on
     job_goes_on: bool = False
 
@@ -55,8 +60,8 @@ class Wishes:
         self._deadline_s = math.inf
         #: the stop with a savepoint that was asked for and has neither failed nor been answered
         self.stop: StopWithSavepoint | None = None
-        #: set as long as the running query, or the wait for the next one, is to end
-        self.to_end = threading.Event()
+        #: one entry for whatever has happened that the thread of the job has not looked at
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def ask(self, end: JobStatus, epoch_deadline_s: float = math.inf) -> None:
         """Ask for an end that needs no savepoint.
@@ -67,7 +72,31 @@ class Wishes:
         """
         self._asked.add(self._WISH[end])
         self._deadline_s = min(self._deadline_s, epoch_deadline_s)
-        self.to_end.set()
+        self.notify()
+
+    def notify(self) -> None:
+        """Let the thread of the job look at once at what has happened."""
+        self._news.put(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until something has happened since the last wait; for the thread of the job only."""
+        with suppress(queue.Empty):
+            self._news.get(timeout=max(timeout_s, 0))
+            while True:
+                self._news.get_nowait()
+
+    def wait_for_end(self, timeout_s: float) -> bool:
+        """Wait until the query is to end, or the wait for the next one; returns whether it is."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self.to_end and (left_s := deadline_s - time.monotonic()) > 0:
+            self.wait(left_s)
+        return self.to_end
+
+    @property
+    def to_end(self) -> bool:
+        """Whether the running query is to end, or the wait for the next one."""
+        stop = self.stop
+        return bool(self._asked) or (stop is not None and stop.begun)
 
     @property
     def wish(self) -> Wish:
@@ -88,8 +117,4 @@ class Wishes:
     def drop_stop(self) -> StopWithSavepoint | None:
         """Forget the stop with a savepoint; returns it."""
         stop, self.stop = self.stop, None
-        self.to_end.clear()
-        if self._asked:
-            # also if somebody asks just now: the wish is there before the event is set
-            self.to_end.set()
         return stop

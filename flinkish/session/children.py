@@ -1,6 +1,6 @@
 """The drivers that the session process has started: they outlive it, and it finds them again.
 
-    <folder>/.flinkish/session.json      what was started with what, and how often (`Child`)
+    <folder>/.flinkish/ (`StartedDrivers`)
     <folder>/.flinkish/NAME.lock         held by the driver of NAME, and by nobody else, for as long as it lives
     <folder>/.flinkish/NAME.exit         the exit code of its last driver
     <folder>/NAME/                       its job directory, with the program, driver.log and driver.log.1
@@ -19,26 +19,25 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import session
 from flinkish.error_display import ExitCode
-from flinkish.errors import FinalOperationError, OperationError, message_of
+from flinkish.errors import OperationError, message_of
 from flinkish.launch.home import SETTINGS, settings_variable
 from flinkish.launch.spark_command import ROOT
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.storage.paths import FileKind
-from flinkish.storage.sealed import sealed, unsealed_as
-from flinkish.storage.stores import storage_of
+from flinkish.storage.stored_file import StoredFile
 
 _LOG = logging.getLogger("flinkish.Session")
 
 #: What the session process keeps in its folder.
-STATE_FOLDER, _FILE = ".flinkish", "session.json"
+STATE_FOLDER = ".flinkish"
 #: What a driver prints, in its job directory; and the name of what it has printed before that.
 LOG_FILE, EARLIER_LOG_FILE = "driver.log", "driver.log.1"
 #: A log of more bytes becomes the earlier one, in the place of that which was.
@@ -145,7 +144,18 @@ class Child:
 
 
 @dataclass(frozen=True)
-class _Session:
+class StartedDrivers(StoredFile):
+    """The drivers that a session process has started: with what, and how often."""
+
+    NAME = "session.json"
+    FOLDER = ".flinkish"
+    VERSION = OLDEST = 0
+    PRIVATE, DURABLE = False, True
+    WHEN = "once a program was submitted"
+    READER = "the session process"
+    REMEDY = "move it away: drivers that run go on and are found, but none of them is started again"
+    KIND = FileKind.MANIFEST
+
     children: list[Child] = field(default_factory=list)
 
 
@@ -178,27 +188,13 @@ class Children:
         self._closed = threading.Event()
         #: those that this process has started: whoever is their parent has to wait for them
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._children = {child.name: child for child in self._read()}
+        started = StartedDrivers.read(str(self._state)) or StartedDrivers()
+        self._children = {child.name: child for child in started.children}
         #: called when a driver has ended
         self.on_end: Callable[[], None] = lambda: None
 
-    def _read(self) -> Iterable[Child]:
-        path = str(self._state / _FILE)
-        try:
-            return unsealed_as(_Session, storage_of(path).read(path, FileKind.MANIFEST)).children
-        except FileNotFoundError:
-            return ()
-        except ValueError as error:
-            raise FinalOperationError(
-                f"what this session has started cannot be read: {error}",
-                where=path,
-                expected="the file as flinkish wrote it",
-                hint="move it away: drivers that run go on and are found, but none of them is started again",
-            ) from error
-
     def _write(self) -> None:
-        path = str(self._state / _FILE)
-        storage_of(path).replace(path, sealed(asdict(_Session(list(self._children.values())))), durable=True)
+        StartedDrivers(list(self._children.values())).write(str(self._state))
 
     def watch(self) -> None:
         """Look after the drivers from now on, those of an earlier session process, too."""

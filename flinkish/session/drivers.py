@@ -11,7 +11,6 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from flinkish.common.options import rest
 from flinkish.errors import message_of
 from flinkish.rest.access import default_token_file, given_token, is_loopback
 from flinkish.rest.api import Answer
+from flinkish.rest.client import tls_context
 
 Json = dict[str, Any]
 
@@ -110,10 +110,8 @@ class Tokens:
         scheme, name, port = address_of(url)
         if scheme == "http":
             return http.client.HTTPConnection(name, port, timeout=timeout_s)
-        context = ssl.create_default_context(cafile=self._certificates)
-        if is_loopback(name):
-            # nobody stands between two processes of a machine, and no certificate is made for 127.0.0.1
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        # drivers of this machine may have certificates of their own
+        context = tls_context(self._certificates, name, trusts_machine=True)
         return http.client.HTTPSConnection(name, port, timeout=timeout_s, context=context)
 
 

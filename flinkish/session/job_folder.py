@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from flinkish.errors import FlinkishError, message_of
-from flinkish.jobdir.fencing import Life, life_of
+from flinkish.jobdir.fencing import Liveness, liveness_of
 from flinkish.jobdir.layout import Job, JobEnd, Owner
 from flinkish.rest.access import is_loopback
 from flinkish.session.drivers import address_of
@@ -28,7 +28,7 @@ _FURTHER = "jobs"
 
 
 @dataclass(frozen=True)
-class FoundJob:
+class StoredJob:
     """What the files of a job directory say.
 
     Attributes:
@@ -61,7 +61,7 @@ class JobFolder:
         #: path of a directory -> id and name of its job, which stay the same
         self._jobs: dict[str, tuple[str, str]] = {}
 
-    def read(self) -> list[FoundJob]:
+    def read(self) -> list[StoredJob]:
         """All jobs of the folder."""
         found = []
         for path in self._directories(self.path):
@@ -79,7 +79,7 @@ class JobFolder:
             return []
         return sorted(one.path for one in entries if one.is_directory and not one.name.startswith("."))
 
-    def _job(self, path: str) -> FoundJob | None:
+    def _job(self, path: str) -> StoredJob | None:
         owner = self._read(path, Owner)
         if path not in self._jobs and owner is not None:
             job = self._read(path, Job)
@@ -90,7 +90,7 @@ class JobFolder:
         job_id, name = self._jobs.get(path, (None, posixpath.basename(path)))
         driver, owned = _driver_of(owner)
         end = None if owned else self._read(path, JobEnd)
-        return FoundJob(
+        return StoredJob(
             path,
             job_id,
             name,
@@ -113,17 +113,17 @@ def _driver_of(owner: Owner) -> tuple[tuple[str, str] | None, bool]:
 
     A driver that has given its directory back still answers who asks for the outcome of what has ended its job.
     """
-    life = life_of(owner)
-    process = life_of(replace(owner, released=False))
+    liveness = liveness_of(owner)
+    process = liveness_of(replace(owner, released=False))
     url = str(owner.rest)
-    owned = life is not Life.GONE
-    if process is Life.GONE or (process is Life.SILENT and owner.released):
+    owned = liveness is not Liveness.GONE
+    if process is Liveness.GONE or (process is Liveness.SILENT and owner.released):
         return None, owned
     try:
         _, name, _ = address_of(url)
     except ValueError:
         return None, owned
-    if process is Life.SILENT and is_loopback(name):
+    if process is Liveness.SILENT and is_loopback(name):
         # of another machine: it listens to nobody else
         return None, owned
     return (url, owner.host), owned

@@ -19,7 +19,7 @@ from flinkish.rest.views.shapes import ENDED, TASK_STATES
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.session.archives import Archives
 from flinkish.session.drivers import FRESH_S, LIST_S, Driver
-from flinkish.session.job_folder import FoundJob, JobFolder
+from flinkish.session.job_folder import JobFolder, StoredJob
 from flinkish.storage.paths import is_local
 
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ class Snapshot:
     #: id of a task manager -> its description as ``/taskmanagers`` has it, and the first driver that has told of it
     task_managers: Mapping[str, tuple[Json, Driver]] = field(default_factory=dict)
     #: directory -> what its files say
-    directories: Mapping[str, FoundJob] = field(default_factory=dict)
+    directories: Mapping[str, StoredJob] = field(default_factory=dict)
     #: all drivers that may answer
     all_drivers: tuple[Driver, ...] = ()
 
@@ -87,7 +87,7 @@ class Registry:
         self._look_s = FRESH_S if self._is_local else _REMOTE_S
         self._looking: threading.Thread | None = None
         self._looked_s: float | None = None
-        self._found: list[FoundJob] = []
+        self._found: list[StoredJob] = []
         self._ended: tuple[Json, ...] = ()
         #: address -> the driver
         self._drivers: dict[str, Driver] = {}
@@ -177,7 +177,7 @@ class Registry:
         all_drivers = tuple(self._drivers.values())
         return Snapshot({line["jid"]: line for line in ordered}, of_drivers, managers, directories, all_drivers)
 
-    def _of_directory(self, job: FoundJob) -> Json:
+    def _of_directory(self, job: StoredJob) -> Json:
         """A job of which only its directory tells."""
         if job.is_owned:
             status = "RECONCILING"

@@ -3,14 +3,18 @@ force no longer than they are needed: a session may belong to the program, and t
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from flinkish.errors import FinalOperationError, message_of
 from flinkish.spark.session import SPECULATION, is_remote, speculates
+
+_LOG = logging.getLogger("flinkish.JobManager")
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -157,29 +161,73 @@ def described_jobs(session: Any, description: str) -> Iterator[None]:
         context.setLocalProperty(_DESCRIPTION, before)
 
 
-@contextmanager
-def tagged(session: Any, tag: str) -> Iterator[None]:
-    """Let all Spark jobs that this thread begins inside the context be ended by `interrupt`, from any thread. The tags
-    of a session would not do: outside of Spark Connect, only the thread that has one can interrupt what bears it."""
-    if is_remote(session):
-        session.addTag(tag)
-    else:
-        session.sparkContext.addJobTag(tag)
-    try:
-        yield
-    finally:
-        if is_remote(session):
-            session.removeTag(tag)
+#: The local property of a thread of Spark that names the group of its jobs.
+_GROUP = "spark.jobGroup.id"
+
+#: Seconds between two attempts to end what Spark does.
+_INTERRUPT_S = 0.2
+
+
+class SparkWork:
+    """What Spark does for the thread that enters this context. Any thread may end it, and a signal handler.
+
+    Rule: it is ended again and again until the thread has left the context, since that may be between two Spark jobs.
+
+    Args:
+        session: the session in which the thread has Spark do it.
+        what: a word for it.
+    """
+
+    def __init__(self, session: Any, what: str) -> None:
+        self._session = session
+        self._name = f"flinkish-{what}-{uuid.uuid4().hex}"
+        self._before: str | None = None
+        self._left = threading.Event()
+        self._ends = False
+
+    def __enter__(self) -> SparkWork:
+        if is_remote(self._session):
+            self._session.addTag(self._name)
         else:
-            session.sparkContext.removeJobTag(tag)
+            context = self._session.sparkContext
+            self._before = context.getLocalProperty(_GROUP)
+            context.setLocalProperty(_GROUP, self._name)
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+        if is_remote(self._session):
+            self._session.removeTag(self._name)
+        else:
+            self._session.sparkContext.setLocalProperty(_GROUP, self._before)
 
-def interrupt(session: Any, tag: str) -> None:
-    """End the Spark jobs of a `tagged` context."""
-    if is_remote(session):
-        session.interruptTag(tag)
-    else:
-        session.sparkContext.cancelJobsWithTag(tag)
+    def end(self) -> None:
+        """End it. Returns at once: Spark may take its time, and a signal handler may have come in a call to Spark."""
+        if not self._ends:
+            self._ends = True
+            threading.Thread(target=self._interrupt, name="flinkish-interrupt", daemon=True).start()
+
+    def _interrupt(self) -> None:
+        while not self._left.is_set():
+            try:
+                if is_remote(self._session):
+                    self._session.interruptTag(self._name)
+                else:
+                    self._session.sparkContext.cancelJobGroup(self._name)
+            except Exception as error:
+                _LOG.warning("what Spark does cannot be ended (%s): %s", self._name, error)
+            self._left.wait(_INTERRUPT_S)
+
+    def tasks(self) -> tuple[int, int] | None:
+        """How many tasks of the stages of its running jobs have ended, and how many there are; None: none runs, or a
+        client of Spark Connect cannot know."""
+        if is_remote(self._session):
+            return None
+        tracker = self._session.sparkContext.statusTracker()
+        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._name)))
+        stages = [stage for job in jobs if job.status == "RUNNING" for stage in job.stageIds]
+        found = [one for one in map(tracker.getStageInfo, stages) if one is not None]
+        return (sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found)) if found else None
 
 
 #: Held while a query is started. Settings belong to the whole session, so jobs start their queries one at a time.

@@ -34,7 +34,7 @@ from flinkish.launch.daemon import quiet_this_worker
 from flinkish.launch.spark_version import trigger_available_now
 from flinkish.runtime.epoch.planner import (
     EpochRequested,
-    GivenUp,
+    GivenUpPlan,
     PendingTimers,
     ReachedWatermarks,
     StoredEpochTimes,
@@ -226,7 +226,7 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
                 job = _without_sources(job)
             directory = posixpath.join(query.job_dir, "sources")
             files = deployment.files
-            given_up = (None if files is None else GivenUp.read(files.query)) or GivenUp({})
+            given_up = (None if files is None else GivenUpPlan.read(files.query)) or GivenUpPlan({})
             self._planning = JobEnumerator(job, store, SystemClock(), restored, directory, given_up.offset)
             if query.frozen:
                 self._planning.freeze()

@@ -23,7 +23,7 @@ from flinkish.checkpoint.manifest import Manifest
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.history import TABLES
 from flinkish.jobmanager.history_tables import history_path
-from flinkish.state.reading import list_states, read_state, session_of
+from flinkish.state.reading import open_snapshot, rows_of, session_of, states_in
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import absolute, for_spark
 
@@ -59,16 +59,16 @@ def add_views(spark: Any, directory: str) -> list[str]:
     if "checkpoints" in frames:
         frames["savepoints"] = frames["checkpoints"].where("is_savepoint AND status = 'COMPLETED'")
     try:
-        states = list_states(directory, spark)
+        savepoint = open_snapshot(directory)
+        states = states_in(savepoint, spark)
     except SavepointError:
         # a job whose first checkpoint is still to come has a history only
         if not frames or Manifest.NAME in child_names(directory):
             raise
-        states = []
     else:
-        frames["state"] = read_state(directory, spark=spark)
-    for one in [one for one in states if one.value_type is not None][:MAX_STATES]:
-        frames[f"{one.uid}.{one.state}"] = read_state(directory, one.uid, one.state, spark)
+        frames["state"] = rows_of(spark, savepoint)
+        for one in [one for one in states if one.value_type is not None][:MAX_STATES]:
+            frames[f"{one.uid}.{one.state}"] = rows_of(spark, savepoint, one.uid, one.state)
     for name, frame in frames.items():
         frame.createOrReplaceTempView("`{}`".format(name.replace("`", "``")))
     return list(frames)

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from flinkish.checkpoint.manifest import Manifest, read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.checkpoint.plain_tables import reading_files, rows_of_savepoint
 from flinkish.checkpoint.rows import is_edited, open_table, reading
 from flinkish.common.arguments import abbreviated
@@ -26,7 +26,7 @@ from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.state.saved.texts import SavepointColumns
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK, DeclaredState
 from flinkish.runtime.stored.texts import from_text
-from flinkish.state.reading import session_of, snapshot_directory
+from flinkish.state.reading import open_snapshot, session_of
 
 #: Of a larger state, keys and bytes are not counted, which takes seconds.
 MAX_COUNTED = 1_000_000
@@ -136,13 +136,13 @@ def describe_savepoint(path: str) -> SavepointContent:
     Raises:
         SavepointError: there is no such savepoint, or it is damaged.
     """
-    directory = snapshot_directory(path)
-    manifest = read_manifest(directory)
-    known = None if manifest.contents is None or is_edited(manifest, directory) else manifest.contents.states
+    savepoint = open_snapshot(path)
+    manifest = savepoint.manifest
+    known = None if manifest.contents is None or is_edited(savepoint) else manifest.contents.states
     if known is not None and sum(one.rows for one in known) > MAX_COUNTED:
         counted: _Counted = {(one.uid, one.state): (one.kind, one.rows, None, None) for one in known}
     else:
-        counted = _counted(manifest, directory)
+        counted = _counted(savepoint)
     declared = {(known.uid, known.name): known for known in manifest.states}
     for name, state in declared.items():
         counted.setdefault(name, (state.kind, 0, 0, 0))
@@ -152,7 +152,7 @@ def describe_savepoint(path: str) -> SavepointContent:
         if counts[0] != WATERMARK
     )
     return SavepointContent(
-        directory,
+        savepoint.path,
         manifest.job_id,
         manifest.job_name,
         manifest.epoch,
@@ -163,13 +163,13 @@ def describe_savepoint(path: str) -> SavepointContent:
     )
 
 
-def _counted(manifest: Manifest, directory: str) -> _Counted:
+def _counted(savepoint: Savepoint) -> _Counted:
     kinds: dict[StateName, str] = {}
     rows: dict[StateName, int] = defaultdict(int)
     sizes: dict[StateName, int] = defaultdict(int)
     #: None: there are too many
     keys: dict[StateName, set[str]] | None = defaultdict(set)
-    for saved in _columns(manifest, directory):
+    for saved in _columns(savepoint):
         name = saved.uid, saved.state
         kinds[name] = saved.kind
         rows[name] += len(saved.keys)
@@ -189,25 +189,25 @@ def _content(
     return StateContent(*name, kind, rows, keys, size, known.key_type, known.value_type, known.map_key_type)
 
 
-def _columns(manifest: Manifest, directory: str) -> Iterator[SavepointColumns]:
+def _columns(savepoint: Savepoint) -> Iterator[SavepointColumns]:
     """The rows of a savepoint, by batch and state. Spark reads a table that only Delta can."""
-    where = f"savepoint {directory}"
-    if _needs_delta(manifest, directory):
+    where = f"savepoint {savepoint.path}"
+    if _needs_delta(savepoint):
         with reading(session_of(None), where) as session:
-            rows = open_table(session, manifest, directory).toLocalIterator()
+            rows = open_table(session, savepoint).toLocalIterator()
             while some := list(islice(rows, _ROWS_AT_ONCE)):
                 yield from _by_state(some)
         return
     with reading_files(where):
-        for saved, _ in rows_of_savepoint(manifest, directory):
+        for saved, _ in rows_of_savepoint(savepoint):
             yield saved
 
 
-def _needs_delta(manifest: Manifest, directory: str) -> bool:
-    changes = manifest.changes_path(directory)
-    tables = [(manifest.table_path(directory), manifest.state.version)]
-    if manifest.changes is not None and changes is not None:
-        tables.append((changes, manifest.changes.version))
+def _needs_delta(savepoint: Savepoint) -> bool:
+    manifest = savepoint.manifest
+    tables = [(savepoint.table, manifest.state.version)]
+    if manifest.changes is not None and savepoint.changes is not None:
+        tables.append((savepoint.changes, manifest.changes.version))
     return any(DeltaLog(table).needs_delta(version) for table, version in tables)
 
 
@@ -233,17 +233,16 @@ def entries(path: str, uid: str, state: str, key: str | None = None) -> Iterator
     Raises:
         SavepointError: there is no such savepoint or state, or it cannot be read.
     """
-    directory = snapshot_directory(path)
-    manifest = read_manifest(directory)
+    savepoint = open_snapshot(path)
     wanted, found = None if key is None else _texts_of(key), False
-    for saved in _columns(manifest, directory):
+    for saved in _columns(savepoint):
         if (saved.uid, saved.state) == (uid, state):
             found = True
             yield from ((entry, value) for entry, value in _entries(saved) if wanted is None or entry.key in wanted)
-    if not found and not any((known.uid, known.name) == (uid, state) for known in manifest.states):
+    if not found and not any((known.uid, known.name) == (uid, state) for known in savepoint.manifest.states):
         raise SavepointError(
             f"there is no state {state!r} of an operator with the uid {uid!r}",
-            where=f"savepoint {directory}",
+            where=f"savepoint {savepoint.path}",
             hint="flinkish state list shows all",
         )
 
@@ -352,12 +351,11 @@ def _order(change: Change) -> tuple[str, str, str]:
 
 
 def _all_entries(path: str, uid: str | None) -> dict[StateName, dict[Entry, str]]:
-    directory = snapshot_directory(path)
-    manifest = read_manifest(directory)
+    savepoint = open_snapshot(path)
     found: dict[StateName, dict[Entry, str]] = {
-        (known.uid, known.name): {} for known in manifest.states if uid in (None, known.uid)
+        (known.uid, known.name): {} for known in savepoint.manifest.states if uid in (None, known.uid)
     }
-    for saved in _columns(manifest, directory):
+    for saved in _columns(savepoint):
         if saved.kind != WATERMARK and uid in (None, saved.uid):
             found.setdefault((saved.uid, saved.state), {}).update(_entries(saved))
     return found

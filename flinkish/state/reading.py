@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.compatibility import CompatibilityReport
-from flinkish.checkpoint.manifest import Manifest, read_manifest
+from flinkish.checkpoint.manifest import Manifest, Savepoint
 from flinkish.checkpoint.restore import compatibility_report
 from flinkish.checkpoint.rows import count_states, is_edited, open_table, reading
 from flinkish.common.configuration import Configuration
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 
 
-def snapshot_directory(path: str) -> str:
-    """The directory of a savepoint or checkpoint: the path itself, or the latest completed checkpoint of a job
-    directory or of a directory of checkpoints.
+def open_snapshot(path: str) -> Savepoint:
+    """Open a savepoint or checkpoint: that at the path itself, or the latest completed checkpoint of a job directory or
+    of a directory of checkpoints.
 
     Raises:
-        SavepointError: there is neither a savepoint nor a completed checkpoint.
+        SavepointError: there is neither a savepoint nor a completed checkpoint, or it is damaged.
     """
     directory = absolute(str(path))
     names = child_names(directory)
     if Manifest.NAME in names:
-        return directory
+        return Savepoint.open(directory)
     checkpoints = posixpath.join(directory, "checkpoints") if "checkpoints" in names else directory
     numbers = [int(match.group(1)) for match in map(_CHECKPOINT.fullmatch, child_names(checkpoints)) if match]
     for number in sorted(numbers, reverse=True):
         candidate = posixpath.join(checkpoints, f"chk-{number}")
         if Manifest.NAME in child_names(candidate):
-            return candidate
+            return Savepoint.open(candidate)
     raise SavepointError(
         f"there is neither a savepoint nor a completed checkpoint at {directory}",
         expected=f"a savepoint, a checkpoint (with a {Manifest.NAME}), or the directory of a job that has one",
@@ -123,11 +123,22 @@ def read_state(
         SavepointError: there is no such savepoint or state, or it is damaged, or ``state`` comes without ``uid``.
     """
     session = session_of(spark)
-    directory = snapshot_directory(path)
-    manifest = read_manifest(directory)
-    where = f"savepoint {directory}"
+    found: DataFrame = rows_of(session, open_snapshot(path), uid, state, class_aliases, packages)
+    return found
+
+
+def rows_of(
+    session: Any,
+    savepoint: Savepoint,
+    uid: str | None = None,
+    state: str | None = None,
+    class_aliases: Mapping[str, type] | None = None,
+    packages: Collection[str] = (),
+) -> Any:
+    """What `read_state` gives, of a savepoint that is open."""
+    where = f"savepoint {savepoint.path}"
     with reading(session, where):
-        table: DataFrame = open_table(session, manifest, directory)
+        table = open_table(session, savepoint)
         if uid is not None:
             table = table.where(table["uid"] == uid)
         if state is None:
@@ -135,10 +146,9 @@ def read_state(
         if uid is None:
             raise SavepointError("a state needs the uid of its operator", where=where, expected="uid and state")
         table = table.where(table["state"] == state)
-        known = _declared(table, manifest, uid, state, where)
+        known = _declared(table, savepoint.manifest, uid, state, where)
         classes = ProgramClasses.of_this_process(class_aliases, packages, py_files_of(session))
-        typed: DataFrame = typed_rows(session, table, known, DeployedClasses.of(classes))
-        return typed
+        return typed_rows(session, table, known, DeployedClasses.of(classes))
 
 
 def _declared(table: Any, manifest: Manifest, uid: str, state: str, where: str) -> DeclaredState:
@@ -177,13 +187,17 @@ def list_states(path: str, spark: Any = None) -> list[StateDescription]:
     Raises:
         SavepointError: there is no savepoint, or it is damaged.
     """
-    directory = snapshot_directory(path)
-    manifest = read_manifest(directory)
-    if manifest.contents is not None and not is_edited(manifest, directory):
+    return states_in(open_snapshot(path), spark)
+
+
+def states_in(savepoint: Savepoint, spark: Any = None) -> list[StateDescription]:
+    """What `list_states` gives, of a savepoint that is open."""
+    manifest = savepoint.manifest
+    if manifest.contents is not None and not is_edited(savepoint):
         counted = manifest.contents.states
     else:
-        with reading(session_of(spark), f"savepoint {directory}") as session:
-            counted = count_states(open_table(session, manifest, directory))
+        with reading(session_of(spark), f"savepoint {savepoint.path}") as session:
+            counted = count_states(open_table(session, savepoint))
     declared = {(known.uid, known.name): known for known in manifest.states}
     found = []
     for entry in counted:
@@ -225,7 +239,7 @@ def compatibility(env: StreamExecutionEnvironment, path: str, spark: Any = None)
     return compatibility_report(
         env.get_stream_graph(),
         env._configuration,
-        snapshot_directory(path),
+        open_snapshot(path),
         env.is_chaining_enabled(),
         spark,
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.checkpoint import writer as incremental
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common.typeinfo import Types
 from flinkish.core.source import SourcePosition
 from flinkish.runtime.stored.pickles import dumps_all, dumps_data
@@ -135,7 +135,7 @@ def unpack(name: str, folder: Path) -> dict[str, Any]:
 
 def records_before(savepoint: Path) -> int:
     """The number of records that a savepoint or checkpoint is behind; each split has given as many as the other."""
-    position = SourcePosition.decode(read_manifest(str(savepoint)).sources["events"], "")
+    position = SourcePosition.decode(Savepoint.open(str(savepoint)).manifest.sources["events"], "")
     first, second = (split[1] for split in position.splits)
     assert first == second > 0 and not position.ended
     return first + second

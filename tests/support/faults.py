@@ -33,11 +33,13 @@ def environment(plan: Path) -> dict[str, str]:
     return {FAULT_VARIABLE: HOOK, PLAN_VARIABLE: str(plan)}
 
 
-def plan_fault(plan: Path, phase: Phase, how: str, epoch: int = 0, pid: int | None = None) -> None:
+def plan_fault(
+    plan: Path, phase: Phase, how: str, epoch: int = 0, pid: int | None = None, step: str | None = None
+) -> None:
     """From now on the next process that passes the phase in this epoch or later fails. ``how``: raise, kill or wait;
-    ``pid``: only that process."""
+    ``pid``: only that process; ``step``: only where this step of the job was decided."""
     mark = plan.with_suffix(f".{uuid.uuid4().hex}.happened")
-    planned = {"phase": phase.name, "how": how, "epoch": epoch, "pid": pid, "mark": str(mark)}
+    planned = {"phase": phase.name, "how": how, "epoch": epoch, "pid": pid, "step": step, "mark": str(mark)}
     hidden = plan.with_suffix(".new")
     hidden.write_text(json.dumps(planned))
     hidden.rename(plan)
@@ -77,7 +79,7 @@ def hook(phase: Phase, details: dict[str, Any]) -> None:
         return
     if plan["phase"] != phase.name or details.get("epoch", plan["epoch"]) < plan["epoch"]:
         return
-    if plan["pid"] not in (None, os.getpid()):
+    if plan["pid"] not in (None, os.getpid()) or plan["step"] not in (None, details.get("step")):
         return
     try:
         os.close(os.open(plan["mark"], os.O_CREAT | os.O_EXCL))

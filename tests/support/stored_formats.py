@@ -10,6 +10,7 @@ import re
 
 from flinkish.checkpoint.manifest import CHECKPOINT_LAYOUT
 from flinkish.jobdir.formats import LAYOUT
+from flinkish.session.children import StartedDrivers
 from flinkish.storage.stored_file import RESTORE, StoredFile
 from tests.support.documented import DOCS
 
@@ -47,7 +48,7 @@ def _row(kind: type[StoredFile]) -> str:
 
 def page(now: str) -> str:
     """The page with its table as the list says."""
-    tables = (_HEAD + "".join(map(_row, layout)) for layout in (LAYOUT, CHECKPOINT_LAYOUT))
+    tables = (_HEAD + "".join(map(_row, layout)) for layout in (LAYOUT, CHECKPOINT_LAYOUT, (StartedDrivers,)))
     made = f"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}"
     return re.sub(made, lambda _: f"{_BEGIN}\n{next(tables)}{_END}", now, flags=re.DOTALL)
 

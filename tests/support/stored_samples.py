@@ -13,7 +13,7 @@ from flinkish.checkpoint.manifest import (
     TableContents,
     TableVersion,
 )
-from flinkish.jobdir.far_side import EpochsWait, FarEnd, FarReport, ForDriver, StopRequest
+from flinkish.jobdir.connect_server import EpochsWait, ForDriver, ServerEnd, ServerReport, StopRequest
 from flinkish.jobdir.layout import (
     Answer,
     Attempts,
@@ -42,7 +42,7 @@ from flinkish.jobdir.layout import (
 from flinkish.minicluster.stored_epochs import Committed, StoredEpoch
 from flinkish.runtime.epoch.changelog_files import ChangelogParts
 from flinkish.runtime.epoch.files import PreparedEpoch
-from flinkish.runtime.epoch.planner import EpochRequested, GivenUp, StoredEpochTimes, StoredReached, StoredTimers
+from flinkish.runtime.epoch.planner import EpochRequested, GivenUpPlan, StoredEpochTimes, StoredReached, StoredTimers
 from flinkish.runtime.epoch.steps import ReportedFigures
 from flinkish.runtime.job.accumulators import StoredTotals, TotalsBefore
 from flinkish.runtime.sources.alignment import Reached
@@ -50,6 +50,7 @@ from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import Segment
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.runtime.task.progress import WorkerProgress
+from flinkish.session.children import Child, StartedDrivers
 from flinkish.storage.stored_file import StoredFile
 
 HEX, RUN = "0" * 32, "ab" * 16
@@ -101,9 +102,9 @@ SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
     (Answer("/data/sp"), (RUN, HEX)),
     (StopRequest(now=True), ()),
     (EpochsWait(RUN, 7), ()),
-    (FarEnd(RUN, "an error"), ()),
+    (ServerEnd(RUN, "an error"), ()),
     (
-        FarReport(
+        ServerReport(
             ReportedFigures(3, 1, 20, 10, 5, False, sink_records={"out": 10}, tasks=[b"report"]),
             [ForDriver(sink="out", subtask=0, buffers=[b"buffer"])],
         ),
@@ -116,7 +117,7 @@ SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
     (TotalsBefore(3, b"totals"), (3,)),
     (Segment([["a"], ["b", 0, 5, None]]), (HEX,)),
     (ChangelogParts((f"part-{HEX}.parquet",), (b"changes",)), ()),
-    (GivenUp(_OFFSET, 4), ()),
+    (GivenUpPlan(_OFFSET, 4), ()),
     (EpochRequested(3), ()),
     (StoredEpochTimes(EpochTimes(12.5, 2.0, {"events": 7.25})), ()),
     (StoredTimers({"1/0": 5}), ()),
@@ -143,6 +144,26 @@ SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
     (EndedSplits(["a", "b"]), (f"{HEX}-{HEX[:8]}",)),
     (CheckpointCounter(7), ()),
     (MaintenanceCounts({"merges": 1}), ()),
+    (
+        StartedDrivers(
+            [
+                Child(
+                    "clicks",
+                    "/jobs/clicks/clicks.py",
+                    ["--fast"],
+                    {"parallelism.default": "2"},
+                    "ab-clicks.py",
+                    1_700_000_000_000,
+                    "WAITING",
+                    1_700_000_000_100,
+                    2,
+                    1_700_000_004_000,
+                    137,
+                )
+            ]
+        ),
+        (),
+    ),
 )
 
 

@@ -165,7 +165,7 @@ class StateMachine(Generic[S]):
         self._durations_ms: dict[str, int] = {}
         self._entered_ms: int | None = None
         self._left = transitions.initial.name
-        self._tell("", transitions.initial, "")
+        self._record("", transitions.initial, "")
 
     @property
     def state(self) -> S:
@@ -212,7 +212,7 @@ class StateMachine(Generic[S]):
             if not self._transitions.allows(before, state):
                 raise self._illegal(before, state, cause)
             self._state = state
-            event = self._tell(before.name, state, cause)
+            event = self._record(before.name, state, cause)
             if self.listener is not None:
                 self.listener(event)
             return event
@@ -226,7 +226,7 @@ class StateMachine(Generic[S]):
             self.to(state, cause)
             return True
 
-    def _tell(self, before: str, state: S, cause: str) -> Event:
+    def _record(self, before: str, state: S, cause: str) -> Event:
         now_ms = self._clock.now_ms()
         if self._entered_ms is not None:
             left = self._left

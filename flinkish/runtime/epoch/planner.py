@@ -1,7 +1,7 @@
 """The files through which an epoch informs the planner of the next ones.
 
     <planner>/ `EpochRequested`, `StoredEpochTimes`, `StoredTimers`
-    <query>/   `StoredReached`, `GivenUp`
+    <query>/   `StoredReached`, `GivenUpPlan`
 
 Epochs are planned in a process beside the driver; under Spark Connect, it may be on another machine. ``<planner>`` is
 the query's directory, or, where that is on remote storage and the process on the driver's machine, a temporary one of
@@ -96,7 +96,7 @@ class StoredEpochTimes(_ForPlanner):
 
 
 @dataclass(frozen=True)
-class GivenUp(StoredFile):
+class GivenUpPlan(StoredFile):
     """The plan of the epoch that a query has given up last: the offset at its end, and its number in the query. The
     epoch is taken out of the query's log only after the file is written, and planned anew; but what its plan had found
     (new splits and where they start, pages of a service that may not give them again) stays found."""

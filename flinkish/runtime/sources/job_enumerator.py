@@ -167,14 +167,9 @@ class JobEnumerator:
             "epoch": epoch,
             "sources": {uid: encoded for uid, (_, encoded) in sorted(ends.items())},
             "time_ms": now_ms,
+            **self._left(),
         }
         read = {uid: planner.records for uid, planner in self._planners.items()}
-        backlog = {uid: round(planner.backlog) for uid, planner in self._planners.items() if planner.backlog >= 1}
-        if backlog:
-            offset["backlog"] = backlog
-        backlog_splits = {uid: planner.backlog_splits for uid, planner in self._planners.items()}
-        if any(backlog_splits.values()):
-            offset["backlog_splits"] = backlog_splits
         known = {uid: states for uid, states in sorted(of_splits.items()) if uid in self._with_states}
         if known:
             offset["states"] = known
@@ -183,6 +178,13 @@ class JobEnumerator:
         if size is not None:
             offset["size"] = asdict(replace(size, read={uid: sum(streams.values()) for uid, streams in read.items()}))
         return offset
+
+    def _left(self) -> dict[str, Any]:
+        """What the planned epoch leaves of each source, as far as it leaves anything."""
+        backlog = {uid: round(planner.backlog) for uid, planner in self._planners.items() if planner.backlog >= 1}
+        splits = {uid: planner.backlog_splits for uid, planner in self._planners.items()}
+        of_splits = {"backlog_splits": splits} if any(splits.values()) else {}
+        return ({"backlog": backlog} if backlog else {}) | of_splits
 
     def _size(self, start: dict[str, Any], times: EpochTimes | None) -> EpochSize | None:
         """The size of the next epoch; None: only the limits bound it."""

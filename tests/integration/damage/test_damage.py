@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.errors import FlinkishError, InternalError
 from tests.integration.damage.harm import HARMS
 from tests.integration.damage.prepared_job import PreparedJob
@@ -35,7 +35,7 @@ def last_needed_of_log(job: PreparedJob) -> Path:
     log = job.checkpoints / "state/_delta_log"
     for path in (*log.glob("*.parquet"), log / "_last_checkpoint"):
         path.unlink()
-    return log / f"{read_manifest(str(job.checkpoint)).state.version:020d}.json"
+    return log / f"{Savepoint.open(str(job.checkpoint)).manifest.state.version:020d}.json"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.checkpoint.rows import open_table
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
@@ -151,4 +151,4 @@ def wait_for_all_checkpoints(client: Any, count: int, status: str) -> list[Any]:
 
 def rows_of(spark: SparkSession, path: str) -> list[tuple[str, ...]]:
     """All rows of a checkpoint or savepoint."""
-    return sorted(tuple(row) for row in open_table(spark, read_manifest(path), path).collect())
+    return sorted(tuple(row) for row in open_table(spark, Savepoint.open(path)).collect())

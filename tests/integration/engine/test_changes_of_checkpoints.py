@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.checkpoint.maintenance import own_session
-from flinkish.checkpoint.manifest import VERSION_WITH_CHANGES, CheckpointDirectory, Manifest, TableVersion
+from flinkish.checkpoint.manifest import VERSION_WITH_CHANGES, CheckpointDirectory, Manifest, Savepoint, TableVersion
 from flinkish.checkpoint.plain_tables import rows_of_savepoint
 from flinkish.checkpoint.rows import open_table, reading
 from flinkish.checkpoint.table import CheckpointTable, Written, set_aside_if_damaged
@@ -126,14 +126,19 @@ class Job:
         assert base.state.version is not None and self.state.is_only_change(written, base.state.version)
         return replace(base, state=TableVersion("../state", written.version), changes=None)
 
+    def opened(self, manifest: Manifest) -> Savepoint:
+        """A checkpoint as if it was open."""
+        path, changes = self.directory.checkpoint(1), None if manifest.changes is None else self.directory.changes
+        return Savepoint(path, path, manifest, self.directory.table, changes)
+
     def read_without_spark(self, manifest: Manifest) -> list[tuple[str, ...]]:
         """The rows of a checkpoint, as the minicluster reads them."""
-        found = rows_of_savepoint(manifest, self.directory.checkpoint(1))
+        found = rows_of_savepoint(self.opened(manifest))
         return sorted(tuple(row) for columns, _ in found for row in columns.rows())
 
     def read(self, manifest: Manifest) -> list[tuple[str, ...]]:
         """The rows of a checkpoint."""
-        return sorted(tuple(row) for row in open_table(self.spark, manifest, self.directory.checkpoint(1)).collect())
+        return sorted(tuple(row) for row in open_table(self.spark, self.opened(manifest)).collect())
 
 
 def rows_of_view(spark: SparkSession, checkpoints: str) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from flinkish.checkpoint import maintenance
 from flinkish.checkpoint import writer as incremental
 from flinkish.checkpoint.maintenance import Maintenance, oldest_changes, oldest_version
-from flinkish.checkpoint.manifest import CheckpointDirectory, read_manifest
+from flinkish.checkpoint.manifest import CheckpointDirectory, Savepoint
 from flinkish.checkpoint.table import CheckpointTable
 from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
@@ -48,8 +48,8 @@ def test_an_incremental_checkpoint_holds_what_a_savepoint_of_the_same_epoch_hold
     assert not of_status(client, "FAILED")
     taken = of_status(client, "COMPLETED")
     assert [c.incremental for c in taken] == [False] + [True] * (len(taken) - 1)
-    assert read_manifest(checkpoint).epoch == read_manifest(savepoint).epoch == taken[-1].epoch
-    assert read_manifest(checkpoint).sources == read_manifest(savepoint).sources == taken[-1].offsets
+    for manifest in (Savepoint.open(checkpoint).manifest, Savepoint.open(savepoint).manifest):
+        assert (manifest.epoch, manifest.sources) == (taken[-1].epoch, taken[-1].offsets)
     rows = rows_of(spark, checkpoint)
     assert rows == rows_of(spark, savepoint)
     kinds = {row[2] for row in rows}
@@ -117,7 +117,7 @@ def test_retained_checkpoints_stay_readable_when_others_are_cleaned_up(
     assert data_files(directory) == needed_files(spark, directory, retained), "nothing of the others is left"
     for number in retained:
         path = directory.checkpoint(number)
-        assert latest_counts(rows_of(spark, path)) == counts_at(read_manifest(path).epoch or 0)
+        assert latest_counts(rows_of(spark, path)) == counts_at(Savepoint.open(path).manifest.epoch or 0)
 
 
 def latest_counts(rows: list[tuple[str, ...]]) -> dict[str, int]:
@@ -164,7 +164,7 @@ def test_sql_reads_the_current_row_of_a_key_in_a_table_that_a_killed_driver_had_
     rows = spark.sql(
         f"SELECT value FROM delta.`{tmp_path}/job/checkpoints/state` WHERE uid = 'counts' AND key = '\"u21\"'"
     ).collect()
-    count = counts_at(read_manifest(checkpoint).epoch or 0)["u21"]
+    count = counts_at(Savepoint.open(checkpoint).manifest.epoch or 0)["u21"]
     assert [row["value"] for row in rows] == [f'{{"$tuple": ["u21", {count}]}}']
 
 

@@ -72,13 +72,19 @@ IN_EPOCHS = (Phase.SOURCES_READ, Phase.STATE_WRITTEN, Phase.EPOCH_PREPARED, Phas
 @dataclass(frozen=True)
 class KilledEnd:
     """``how``: what the first driver was asked for; ``phases``: at which ones drivers are killed, one after the
-    other."""
+    other; a text is a step of the job."""
 
     how: str
-    phases: tuple[Phase, ...]
+    phases: tuple[Phase | str, ...]
 
     def __str__(self) -> str:
-        return f"{self.how}, killed at {' then '.join(phase.value for phase in self.phases)}"
+        named = (phase if isinstance(phase, str) else phase.value for phase in self.phases)
+        return f"{self.how}, killed at {' then '.join(named)}"
+
+    @property
+    def drains(self) -> bool:
+        """Whether the drain had begun when the first driver was killed."""
+        return self.how == "drain" and self.phases[0] != "BeginDrain"
 
     def options(self, folder: Path) -> dict[str, Any]:
         """Those of the first driver."""
@@ -93,7 +99,7 @@ def killed_ends() -> list[Any]:
     """All phases of a savepoint, a stop and a drain; those of a drain at which a second driver can be killed as well
     twice."""
     nightly = KilledEnd("drain", (Phase.DRAIN_PREPARED,))
-    rows = [KilledEnd("drain", (Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
+    rows = [KilledEnd("drain", ("BeginDrain",)), KilledEnd("drain", (Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
     rows += [KilledEnd("drain", (Phase.DRAIN_BEGUN, Phase.DRAIN_PREPARED, Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
     rows += [KilledEnd("drain", (Phase.DRAIN_PREPARED, phase, Phase.DRAIN_DONE)) for phase in IN_EPOCHS]
     savepoints = [case.phase for case in KILLED_SAVEPOINTS]
@@ -107,7 +113,15 @@ def killed_ends() -> list[Any]:
 
 def test_each_phase_of_savepoint_stop_and_drain_is_one_at_which_drivers_are_killed() -> None:
     rows = [row.values[0] for row in killed_ends()]
-    assert {phase for row in rows for phase in row.phases} == {*OF_ENDS, *IN_EPOCHS}
+    assert {phase for row in rows for phase in row.phases} == {*OF_ENDS, *IN_EPOCHS, "BeginDrain"}
+
+
+def kill_at(plan: Path, phase: Phase | str) -> None:
+    """From now on the next process is killed that passes the phase, or in which a step of this name is decided."""
+    if isinstance(phase, str):
+        faults.plan_fault(plan, Phase.STEP_DECIDED, "kill", step=phase)
+    else:
+        faults.plan_fault(plan, phase, "kill")
 
 
 @pytest.mark.parametrize("row", killed_ends(), ids=str)
@@ -116,7 +130,7 @@ def test_what_a_killed_driver_has_begun_is_ended_by_the_next_one_in_a_new_proces
 ) -> None:
     make_tables(tmp_path)
     for number, phase in enumerate(row.phases):
-        faults.plan_fault(fault_plan, phase, "kill")
+        kill_at(fault_plan, phase)
         options = row.options(tmp_path) if number == 0 else {}
         with drive(tmp_path, **options) as driver:
             # at a phase of a worker, the driver outlives it and fails
@@ -125,12 +139,12 @@ def test_what_a_killed_driver_has_begun_is_ended_by_the_next_one_in_a_new_proces
     faults.no_fault(fault_plan)
     with drive(tmp_path) as driver:
         driver.succeed(TIMEOUT_S)
-    if row.how == "drain":
+    if row.drains:
         assert_drained(tmp_path)
     else:
         assert_right(tmp_path)
     written = list((tmp_path / "savepoints").glob("*/manifest.json"))
-    whole = row.phases.count(Phase.SAVEPOINT_COMPLETED) + (row.how == "drain")
+    whole = row.phases.count(Phase.SAVEPOINT_COMPLETED) + row.drains
     assert len(written) == whole
 
 
@@ -156,8 +170,8 @@ def test_a_fallback_that_fails_or_is_killed_at_each_of_its_phases_is_ended_by_th
         faults.plan_fault(fault_plan, case.phase, case.how)
         with pytest.raises(Exception, match=f"injected at {case.phase.value}"):
             build(tmp_path / "raised").execute("counting")
-    for case in KILLED_FALLBACKS:
-        faults.plan_fault(fault_plan, case.phase, case.how)
+    for phase in ("GoBack", *(case.phase for case in KILLED_FALLBACKS)):
+        kill_at(fault_plan, phase)
         assert_killed(drive(tmp_path / "killed"), fault_plan)
     faults.no_fault(fault_plan)
     for folder in (tmp_path / "raised", tmp_path / "killed"):

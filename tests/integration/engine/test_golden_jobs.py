@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.checkpoint.manifest import VERSION_WITH_CHANGES, read_manifest
+from flinkish.checkpoint.manifest import VERSION_WITH_CHANGES, Savepoint
 from tests.golden.job import build, check_results
 from tests.golden.write import records_before, unpack
 from tests.integration.engine.collecting import collecting
@@ -21,7 +21,7 @@ def test_a_job_of_a_release_goes_on_in_its_directory_and_from_what_it_has_taken(
         pytest.skip("an older Spark does not read what a later one has written")
     checkpoints = [path.parent for path in (tmp_path / "job" / "checkpoints").glob("chk-*/manifest.json")]
     with_changes = max(
-        path for path in checkpoints if read_manifest(str(path)).savepoint_version == VERSION_WITH_CHANGES
+        path for path in checkpoints if Savepoint.open(str(path)).manifest.savepoint_version == VERSION_WITH_CHANGES
     )
     for path in (with_changes, tmp_path / "savepoint"):
         with collecting() as collected:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
 from flinkish.common.typeinfo import Types
@@ -64,7 +64,7 @@ def test_a_job_is_described_saved_and_stopped_from_another_process(spark: SparkS
         client.get_job_execution_result().result(TIMEOUT_S)
     assert number == 2, "the savepoint was the first; and the job has no checkpoint interval"
     assert (taken.id, taken.incremental, taken.rows_written > 0, taken.bytes_written > 0) == (2, False, True, True)
-    assert read_manifest(taken.path).epoch == taken.epoch
+    assert Savepoint.open(taken.path).manifest.epoch == taken.epoch
     for result, parent in ((saved, "saved"), (stopped, "stopped")):
         path = Path(result.stdout.strip())
         assert (result.returncode, path.parent) == (0, tmp_path / parent), result.stderr

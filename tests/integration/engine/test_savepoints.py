@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.file_system.source import FileSource
@@ -384,7 +384,7 @@ def test_a_savepoint_that_is_slower_than_epochs_is_one_to_start_from(
         wait_until(lambda: (client.run.last_epoch or 0) > latest[-1] + 14, TIMEOUT_S, "later epochs")
         assert client.describe().warnings == ()
         client.cancel().result(TIMEOUT_S)
-    epoch = read_manifest(path).epoch
+    epoch = Savepoint.open(path).manifest.epoch
     assert epoch is not None and epoch == read[-1] and len(read) == (1 if interval != "0 s" else 2)
     if interval == "0 s":
         assert latest[0] >= read[0] + 14 and latest[1] < read[1] + 10

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from flinkish.checkpoint import writer as incremental
-from flinkish.checkpoint.manifest import Manifest, TableVersion, read_manifest, write_manifest
+from flinkish.checkpoint.manifest import Manifest, Savepoint, TableVersion, write_manifest
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.generated import DataGeneratorSource
@@ -429,7 +429,7 @@ def test_a_job_is_restored_from_an_older_version_of_a_table_of_checkpoints(
     spark: SparkSession, savepoint: str, tmp_path: Path
 ) -> None:
     """As checkpoints lie: one table, its versions, and manifests that name one."""
-    manifest = read_manifest(savepoint)
+    manifest = Savepoint.open(savepoint).manifest
     checkpoints = tmp_path / "job" / "checkpoints"
     checkpoints.mkdir(parents=True)
     shutil.move(Path(savepoint) / "state", checkpoints / "state")
@@ -629,7 +629,7 @@ def test_sql_on_a_job_has_its_history_and_its_states_as_views(
 def test_a_table_that_only_delta_can_read_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     unpack("spark", tmp_path)
     checkpoints = tmp_path / "job" / "checkpoints"
-    manifest = read_manifest(str(checkpoints / "chk-1"))
+    manifest = Savepoint.open(str(checkpoints / "chk-1")).manifest
     # the version in which the changes were merged into the state, which has deletion vectors
     (checkpoints / "chk-4").mkdir()
     write_manifest(str(checkpoints / "chk-4"), replace(manifest, state=TableVersion("../state", 1), contents=None))

@@ -16,6 +16,7 @@ from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, IncompatibleJobError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import TotalsDescription
 from flinkish.launch.driver import DRY_RUN_FORMAT
 from flinkish.runtime.phases import Phase
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
@@ -185,6 +186,8 @@ def test_what_was_prepared_is_committed_before_a_changed_program_goes_on_whichev
     faults.no_fault(fault_plan)
     build(tmp_path, records=FEW, parallelism__default=3).execute("counting")
     assert_right(tmp_path, FEW)
+    totals = JobDirectory(str(tmp_path / "job")).read(TotalsDescription)
+    assert totals is not None and totals.records_in == FEW, "the epoch that was committed first counts, and once"
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from unittest.mock import patch
 from pyarrow import fs
 
 from flinkish.checkpoint import writer as incremental
-from flinkish.checkpoint.manifest import CheckpointDirectory, read_manifest
+from flinkish.checkpoint.manifest import CheckpointDirectory, Savepoint
 from flinkish.checkpoint.rows import open_table
 from flinkish.error_display import ExitCode
 from flinkish.errors import FencedError
@@ -263,7 +263,7 @@ class Trial:
         if not numbers:
             return []
         spark, path = SparkSession.Builder().getOrCreate(), directory.checkpoint(numbers[-1])
-        return sorted((tuple(row) for row in open_table(spark, read_manifest(path), path).collect()), key=repr)
+        return sorted((tuple(row) for row in open_table(spark, Savepoint.open(path)).collect()), key=repr)
 
     def check_results(self) -> None:
         """All three tables are right."""

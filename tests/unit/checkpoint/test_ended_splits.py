@@ -13,8 +13,8 @@ from flinkish.checkpoint.manifest import (
     VERSION_WITH_FILES,
     CheckpointDirectory,
     Manifest,
+    Savepoint,
     TableVersion,
-    read_manifest,
     version_of,
 )
 from flinkish.core.source import SourceSplit
@@ -62,7 +62,7 @@ class Files:
 
     def assert_complete(self, checkpoint: Path) -> None:
         """The checkpoint has the positions of a savepoint."""
-        position = read_manifest(str(checkpoint)).sources["files"]
+        position = Savepoint.open(str(checkpoint)).manifest.sources["files"]
         assert json.loads(position) == json.loads(encode_position(self.progress, self.store))
         restored = decode_position(position, "files", SegmentsInMemory())
         assert (restored.next, len(restored.splits)) == (len(self.found) - 2, len(self.found))
@@ -108,7 +108,7 @@ def test_file_that_any_retained_checkpoint_refers_to_stays(files: Files) -> None
         checkpoints.append((files.checkpoint(number), encode_position(files.progress, files.store)))
         files.directory.drop_but(10, lambda: None)
     for checkpoint, whole in checkpoints[-10:]:
-        assert json.loads(read_manifest(str(checkpoint)).sources["files"]) == json.loads(whole)
+        assert json.loads(Savepoint.open(str(checkpoint)).manifest.sources["files"]) == json.loads(whole)
 
 
 def test_file_of_a_newer_driver_is_not_deleted_by_an_older_one_that_was_paused(files: Files) -> None:
@@ -147,7 +147,7 @@ def test_damaged_file_is_an_error_that_names_it(files: Files, damage: str) -> No
     else:
         file.write_bytes(file.read_bytes().replace(b"part-000001", b"part-000000"))
     with pytest.raises(SavepointError, match=f"is damaged.*{file}"):
-        read_manifest(str(checkpoint))
+        Savepoint.open(str(checkpoint))
     assert files.directory.read(1).epoch == 1, "what checkpoints build upon needs no splits"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.checkpoint.manifest import SAVEPOINT_VERSION, VERSION_WITH_CHANGES, VERSION_WITH_FILES, read_manifest
+from flinkish.checkpoint.manifest import SAVEPOINT_VERSION, VERSION_WITH_CHANGES, VERSION_WITH_FILES, Savepoint
 from flinkish.core.source import SourcePosition
 from tests.golden.job import build, check_results, plain
 from tests.golden.positions import SPLITS
@@ -31,7 +31,7 @@ def test_a_directory_of_a_release_goes_on(tmp_path: Path) -> None:
 def test_checkpoints_and_savepoints_of_a_release_are_restored(archive: str, versions: set[int], tmp_path: Path) -> None:
     unpack(archive, tmp_path)
     stored = [path.parent for path in sorted(tmp_path.rglob("manifest.json")) if path.parent.name != "written"]
-    assert {read_manifest(str(path)).savepoint_version for path in stored} == versions
+    assert {Savepoint.open(str(path)).manifest.savepoint_version for path in stored} == versions
     for path in stored:
         with collecting() as collected:
             more = {"execution__target": "minicluster", "execution__state_recovery__path": path}
@@ -52,7 +52,7 @@ def test_a_savepoint_that_a_release_has_made_of_a_data_frame_is_restored(tmp_pat
 def test_a_checkpoint_of_a_release_that_refers_to_files_with_splits_has_its_position(tmp_path: Path) -> None:
     unpack("splits", tmp_path)
     checkpoint = tmp_path / "checkpoints" / "chk-1"
-    manifest = read_manifest(str(checkpoint))
+    manifest = Savepoint.open(str(checkpoint)).manifest
     assert manifest.savepoint_version == VERSION_WITH_FILES
     position = SourcePosition.decode(manifest.sources["files"], "")
     assert position.ended == [f"part-{number:03}" for number in range(SPLITS - 2)]

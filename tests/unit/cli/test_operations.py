@@ -15,7 +15,7 @@ from flinkish.errors import ConnectionFailedError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import requests
 from flinkish.jobmanager.job.operations import Kind, Request
-from flinkish.jobmanager.requests import RequestDesk
+from flinkish.jobmanager.requests import RequestHandler
 from flinkish.rest.client import RestClient
 from tests.support.job_files import names, put
 from tests.support.processes import wait_until
@@ -83,7 +83,7 @@ def test_an_operation_is_carried_out_by_rest(
 
 
 class FakeRun:
-    """What the desk for requests in files needs of a job."""
+    """What the handler for requests in files needs of a job."""
 
     def __init__(self, jobs: FakeJobs) -> None:
         self.operations = jobs.operations
@@ -95,14 +95,14 @@ class FakeRun:
 
 
 @pytest.fixture
-def desk(directory: Make, monkeypatch: pytest.MonkeyPatch) -> Any:
+def handler(directory: Make, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Answers the requests in the directory of a job; returns the directory's path."""
     monkeypatch.setattr(requests, "POLL_S", 0.02)
-    opened: list[RequestDesk] = []
+    opened: list[RequestHandler] = []
 
     def serve(jobs: FakeJobs) -> str:
         made = directory(JOB)
-        opened.append(RequestDesk(FakeRun(jobs), made))  # type: ignore[arg-type]
+        opened.append(RequestHandler(FakeRun(jobs), made))  # type: ignore[arg-type]
         opened[-1].open()
         return made.path
 
@@ -113,10 +113,10 @@ def desk(directory: Make, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(("line", "request_", "result", "printed"), CARRIED_OUT, ids=_IDS)
 def test_an_operation_is_carried_out_by_files_where_no_rest_api_answers(
-    line: list[str], request_: Request, result: Any, printed: str, desk: Any, flinkish: Command
+    line: list[str], request_: Request, result: Any, printed: str, handler: Any, flinkish: Command
 ) -> None:
     jobs = ByHand(result)
-    told = flinkish(*words(line, desk(jobs)))
+    told = flinkish(*words(line, handler(jobs)))
     assert (told.code, told.out.strip(), told.err) == (0, printed, "")
     assert jobs.asked == [request_]
 
@@ -129,13 +129,15 @@ def test_the_outcome_as_json_has_the_id_of_the_operation(driver: Start, flinkish
 
 
 @pytest.mark.parametrize("by", ["rest", "files"])
-def test_what_fails_is_said_in_one_line_with_the_reason(by: str, driver: Start, desk: Any, flinkish: Command) -> None:
+def test_what_fails_is_said_in_one_line_with_the_reason(
+    by: str, driver: Start, handler: Any, flinkish: Command
+) -> None:
     jobs = ByHand(SavepointError("the disk is full"))
     named = "clicks"
     if by == "rest":
         driver(jobs)
     else:
-        named = desk(jobs)
+        named = handler(jobs)
     told = flinkish("savepoint", named)
     assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
     assert told.err.startswith("flinkish: the driver could not savepoint: the disk is full")
@@ -144,10 +146,10 @@ def test_what_fails_is_said_in_one_line_with_the_reason(by: str, driver: Start, 
 @pytest.mark.parametrize("by", ["rest", "files"])
 @pytest.mark.parametrize("options", [["--detached"], ["--timeout", "0.3"]], ids=["detached", "no time left"])
 def test_an_operation_that_goes_on_is_found_again_by_its_id(
-    by: str, options: list[str], driver: Start, desk: Any, flinkish: Command
+    by: str, options: list[str], driver: Start, handler: Any, flinkish: Command
 ) -> None:
     jobs = FakeJobs()
-    named = "clicks" if by == "rest" else desk(jobs)
+    named = "clicks" if by == "rest" else handler(jobs)
     if by == "rest":
         driver(jobs)
     told = flinkish("savepoint", named, *options)
@@ -165,10 +167,10 @@ def test_an_operation_that_goes_on_is_found_again_by_its_id(
 
 @pytest.mark.parametrize("by", ["rest", "files"])
 def test_who_does_not_wait_is_told_the_same_however_fast_it_was(
-    by: str, driver: Start, desk: Any, flinkish: Command
+    by: str, driver: Start, handler: Any, flinkish: Command
 ) -> None:
     jobs = ByHand(SAVEPOINT)
-    named = "clicks" if by == "rest" else desk(jobs)
+    named = "clicks" if by == "rest" else handler(jobs)
     if by == "rest":
         driver(jobs)
     told = flinkish("savepoint", named, "--detached")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion, read_manifest, write_manifest
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, Savepoint, TableVersion, write_manifest
 from flinkish.checkpoint.table import CheckpointTable
 from flinkish.delta import checkpoints as delta_checkpoints
 from flinkish.delta.check import check_log
@@ -90,7 +90,7 @@ def open_state_file(folder: Path) -> None:
 #: (file, what reads it), for files that are refused by an error that names them
 READERS: list[tuple[str, Callable[[Path], Any]]] = [
     *((name, read) for name, _, read in KINDS),
-    ("manifest.json", lambda folder: read_manifest(str(folder))),
+    ("manifest.json", lambda folder: Savepoint.open(str(folder)).manifest),
     (COMMIT, lambda table: check_log(str(table), None)),
     (COMMIT, lambda table: DeltaLog(str(table)).files_of_first_commit()),
     (COMMIT, lambda table: CheckpointTable(None, str(table), lambda: None).actions(0)),
@@ -164,7 +164,7 @@ def test_a_manifest_of_many_states_and_splits_is_read(tmp_path: Path) -> None:
     ended = [f"/input/day=2026-01-01/part-{number:06d}.json" for number in range(100_000)]
     position = json.dumps({"complete": True, "ended": ended, "splits": []})
     write_manifest(str(tmp_path / "s"), Manifest("", "", 1, 0, sources={"s": position}, state=TableVersion("state")))
-    assert read_manifest(str(tmp_path / "s")).sources["s"] == position
+    assert Savepoint.open(str(tmp_path / "s")).manifest.sources["s"] == position
 
 
 # ------------------------------------------------------------------------------------------------ actions of a log

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from flinkish.checkpoint.claim import read_restored, subsume_claimed
 from flinkish.checkpoint.compatibility import read_states
-from flinkish.checkpoint.manifest import Manifest, TableVersion, read_manifest, write_manifest
+from flinkish.checkpoint.manifest import Manifest, Savepoint, TableVersion, write_manifest
 from flinkish.checkpoint.restore import rows_of
 from flinkish.checkpoint.table import CheckpointTable
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -104,7 +104,7 @@ def test_a_manifest_that_names_another_table_is_refused_and_claiming_deletes_not
     write_manifest(str(savepoint), replace(manifest, **changes, savepoint_version=3 if field == "changes" else 2))
     (savepoint / "link").symlink_to(place)
     with pytest.raises(SavepointError, match=r"manifest.json is damaged: it names the table "):
-        read_manifest(str(savepoint))
+        Savepoint.open(str(savepoint))
     with pytest.raises(SavepointError):
         subsume_claimed(claim_of(tmp_path, savepoint), 1, 1)
     assert (place / "kept").exists() and (savepoint / "manifest.json").exists()
@@ -115,7 +115,7 @@ def test_a_table_that_is_a_link_to_elsewhere_is_refused(tmp_path: Path) -> None:
     write_manifest(str(savepoint), Manifest("", "", 1, 0))
     (savepoint / "state").symlink_to(place)
     with pytest.raises(SavepointError, match="leads to .*outside, out of the directory"):
-        read_manifest(str(savepoint))
+        Savepoint.open(str(savepoint))
 
 
 def test_claiming_deletes_what_a_savepoint_consists_of_and_nothing_else_in_its_directory(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def restored(job: Path) -> None:
 #: (file, a good content, what reads it in the job directory)
 KINDS: list[tuple[str, dict[str, Any], Callable[[Path], Any]]] = [
     ("query-location.json", {"name": "spark-4", "first_epoch": 4, "moved_from": "spark"}, location),
-    ("owner.json", OWNER, lambda job: JobDirectory(str(job)).owner_life()),
+    ("owner.json", OWNER, lambda job: JobDirectory(str(job)).owner_liveness()),
     ("job.json", {"job_id": "a", "name": "n", "structure": STRUCTURE}, lambda job: JobDirectory(str(job)).job_id()),
     (
         "restored.json",

@@ -18,7 +18,7 @@ from flinkish.errors import FencedError, OperationError
 from flinkish.jobdir import fencing
 from flinkish.jobdir.checks import check_nothing_missing
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.fencing import Life
+from flinkish.jobdir.fencing import Liveness
 from flinkish.jobdir.layout import Attempts, SavingNote
 from tests.support.job_files import get, put
 
@@ -90,7 +90,7 @@ def test_an_owner_on_another_machine_that_is_silent_while_watched_is_dead(
     # its clock is an hour ahead: that says nothing
     claimed(tmp_path, **changes, renewed_s=time.time() + 3600)
     heir = JobDirectory(str(tmp_path))
-    assert heir.refuse_if_owned("shop", silence_s=0.1) is Life.SILENT
+    assert heir.refuse_if_owned("shop", silence_s=0.1) is Liveness.SILENT
     heir.claim("shop", silence_s=0.1)
     assert owner(tmp_path)["token"] == heir.token
 
@@ -98,7 +98,7 @@ def test_an_owner_on_another_machine_that_is_silent_while_watched_is_dead(
 def test_an_owner_on_another_machine_that_gives_the_directory_back_while_watched_is_gone(tmp_path: Path) -> None:
     claimed(tmp_path, host="elsewhere")
     threading.Timer(0.1, set_owner, (tmp_path,), {"released": True}).start()
-    assert JobDirectory(str(tmp_path)).refuse_if_owned("shop", silence_s=30) is Life.GONE
+    assert JobDirectory(str(tmp_path)).refuse_if_owned("shop", silence_s=30) is Liveness.GONE
 
 
 def test_a_driver_that_was_taken_over_learns_it_and_does_not_take_the_directory_back(tmp_path: Path) -> None:

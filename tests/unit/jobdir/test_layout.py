@@ -25,6 +25,7 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.formats import LAYOUT
 from flinkish.jobdir.layout import Answer, StoredRequest
 from flinkish.jobdir.ownership import NEWEST, take_ownership
+from flinkish.session.children import StartedDrivers
 from flinkish.storage import stores
 from flinkish.storage.paths import NameForm
 from flinkish.storage.sealed import sealed
@@ -34,7 +35,7 @@ from tests.support.sources import MODULES, name_of, nodes_of
 from tests.support.stored_samples import SAMPLES, path_of
 
 GOLDEN: dict[str, str] = json.loads((FOLDER / "job_files.json").read_text())
-ALL = (*LAYOUT, *CHECKPOINT_LAYOUT)
+ALL = (*LAYOUT, *CHECKPOINT_LAYOUT, StartedDrivers)
 IDS = [type(sample).__name__ for sample, _ in SAMPLES]
 #: What is asked of a sample and of what stands in the name of its file.
 each_kind = pytest.mark.parametrize(("sample", "parts"), SAMPLES, ids=IDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -18,6 +17,10 @@ from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.phases import ManualClock
+from tests.support.processes import wait_until
+from tests.support.spark_groups import GroupsOfJobs
+
+TIMEOUT_S = 60
 
 
 class Taken:
@@ -75,25 +78,23 @@ def test_a_checkpoint_that_is_begun_when_the_job_ends_is_aborted(
     assert taken.failures == []
 
 
-def test_the_jobs_of_a_checkpoint_that_has_just_been_begun_are_cancelled_by_its_own_tag(
+def test_the_spark_jobs_of_a_checkpoint_end_with_it_and_those_of_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def writer(*of: Any) -> NoReturn:
+    def refuse(*of: Any) -> NoReturn:
         raise OperationError("the disk is full")
 
-    def tagged(session: Any, tag: str, description: str) -> AbstractContextManager[None]:
-        tags.append(tag)
-        return nullcontext()
+    def close(*of: Any) -> NoReturn:
+        taken.taker.close()
+        wait_until(lambda: bool(session.cancelled), TIMEOUT_S, "the Spark jobs to be ended")
+        raise OperationError("a Spark job was cancelled")
 
-    taken = Taken(tmp_path, tolerable_failures=1)
-    taker, trigger = taken.taker, taken.taker.coordinator.trigger
-    tags, cancelled = list[str](), list[str]()
-    session = SimpleNamespace(sparkContext=SimpleNamespace(cancelJobsWithTag=cancelled.append))
+    taken, session, writer = Taken(tmp_path, tolerable_failures=1), GroupsOfJobs(), SimpleNamespace(write=refuse)
     monkeypatch.setattr(checkpoint_taker, "own_session", lambda spark: session)
-    monkeypatch.setattr(checkpoint_taker, "CheckpointWriter", lambda *of: SimpleNamespace(write=writer))
-    monkeypatch.setattr(checkpoint_taker, "tagged_jobs", tagged)
+    monkeypatch.setattr(checkpoint_taker, "CheckpointWriter", lambda *of: writer)
     taken.take()
-    monkeypatch.setattr(taker.coordinator, "trigger", lambda *of: after(trigger, taker.close, *of))
+    writer.write = close
     taken.take()
-    before_it, its_own = tags
-    assert cancelled == [its_own] and before_it != its_own
+    before_it, its_own = session.begun
+    assert before_it != its_own and set(session.cancelled) == {its_own}
+    assert session.properties["spark.jobGroup.id"] is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions
 from tests.support.job_files import get, put
 from tests.support.processes import wait_until
+from tests.support.spark_groups import GroupsOfJobs
 
 TIMEOUT_S = 30
 
@@ -95,7 +95,7 @@ class Run(SparkRun):
     def run_query(self, again: bool) -> None:
         self.queries, self.has_run = 0, True
         self.query_started()
-        assert self.wishes.to_end.wait(TIMEOUT_S)
+        assert self.wishes.wait_for_end(TIMEOUT_S)
         failure, self._fails_with = self._fails_with, None
         if failure is not None:
             raise failure
@@ -189,11 +189,11 @@ def savepoint_of(run: Run) -> str:
     return f"{target(run)}/savepoint-1"
 
 
-def desk_of(run: Run) -> None:
+def handler_of(run: Run) -> None:
     """Lets the run answer requests in its directory."""
-    desk = requests.RequestDesk(RunClient(run), run.directory)
-    run.observers.append(desk)
-    desk.open()
+    handler = requests.RequestHandler(RunClient(run), run.directory)
+    run.observers.append(handler)
+    handler.open()
 
 
 @pytest.mark.usefixtures("savepoints")
@@ -208,7 +208,7 @@ def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_t
     answered = threading.Event()
     run = Run(tmp_path)
     run.history = SlowHistory()
-    desk_of(run)
+    handler_of(run)
     begun(run)
     value = requests.ask(str(tmp_path), action, TIMEOUT_S)
     assert value == (None if action == "cancel" else savepoint_of(run))
@@ -222,7 +222,7 @@ def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_t
 def end_by_request(folder: Path, action: str) -> None:
     """Run a job that somebody outside ends with a command."""
     run = Run(folder)
-    desk_of(run)
+    handler_of(run)
     begun(run)
     requests.ask(str(folder), action, TIMEOUT_S)
     run.wait(TIMEOUT_S)
@@ -322,7 +322,7 @@ def test_a_cancellation_is_remembered_although_the_process_ends_before_the_job(t
 
 def test_who_cancels_a_job_that_fails_meanwhile_is_told(tmp_path: Path) -> None:
     run = Run(tmp_path, OperationError("the source is gone"))
-    desk_of(run)
+    handler_of(run)
     begun(run)
     with pytest.raises(OperationError, match="could not cancel: the job has failed while it was being cancelled"):
         requests.ask(str(tmp_path), "cancel", TIMEOUT_S)
@@ -504,7 +504,7 @@ class Damaged(Run):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, restarts=Restarts(FixedDelay(3, 0)))
-        self.goes_back, self.interrupted = threading.Event(), threading.Event()
+        self.goes_back, self.spark = threading.Event(), GroupsOfJobs()
         self.fall_back = self._go_until_interrupted
 
     def run_query(self, again: bool) -> None:
@@ -513,15 +513,11 @@ class Damaged(Run):
 
     def _go_until_interrupted(self, error: CorruptStateError) -> str:
         self.goes_back.set()
-        assert self.interrupted.wait(TIMEOUT_S)
+        wait_until(lambda: bool(self.spark.cancelled), TIMEOUT_S, "the cancellation")
         raise OperationError("Spark's job was cancelled")
 
 
-def test_a_job_that_is_cancelled_while_it_goes_back_to_a_checkpoint_is_interrupted_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spark_run_module, "tagged", lambda spark, tag: nullcontext())
-    monkeypatch.setattr(spark_run_module, "interrupt", lambda spark, tag: run.interrupted.set())
+def test_a_job_that_is_cancelled_while_it_goes_back_to_a_checkpoint_is_interrupted_there(tmp_path: Path) -> None:
     run = Damaged(tmp_path)
     client = begun(run)
     assert run.goes_back.wait(TIMEOUT_S)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration
+from flinkish.common.job_status import JobStatus
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import attempt as query_attempt
 from flinkish.jobmanager import epoch_gate as epoch_listeners
@@ -92,7 +93,7 @@ def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
                 # the clock is set back by an hour while the query waits for its next epoch
                 self.clock_watch = jumped
             else:
-                wishes.to_end.set()
+                wishes.ask(JobStatus.FINISHED)
             return queries[-1]
 
         def _runs(self) -> list[QueryRun]:

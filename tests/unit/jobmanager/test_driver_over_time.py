@@ -28,8 +28,8 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.core.sink import NO_FENCE
 from flinkish.errors import OperationError
+from flinkish.jobdir.connect_server import EpochsWait
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.far_side import EpochsWait
 from flinkish.jobdir.layout import SavingNote, StoredRequest
 from flinkish.jobdir.ownership import REFUSE, take_ownership
 from flinkish.jobmanager import requests
@@ -40,7 +40,7 @@ from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.job_totals import JobTotals
 from flinkish.jobmanager.progress import SlowCalls, TaskLogs, progress_for
-from flinkish.jobmanager.requests import RequestDesk, ask
+from flinkish.jobmanager.requests import RequestHandler, ask
 from flinkish.jobmanager.savepoint import sweep_savepoints
 from flinkish.runtime.epoch.changelog_files import write_parts
 from flinkish.runtime.epoch.files import PreparedEpochs
@@ -91,11 +91,11 @@ class Driver:
             CheckpointSettings(interval_ms=1), "", self._checkpoints.next_id, ended=run.checkpoint_ended
         )
         self._history = run.history = HistoryWriter(Rows(job.job_id, job.name, directory.token), store, 3_600.0)
-        totals, desk = JobTotals(job, directory), RequestDesk(RunClient(run), directory)
+        totals, handler = JobTotals(job, directory), RequestHandler(RunClient(run), directory)
         run.record = JobRecord(run, job, {}, str(folder), this_driver(), totals=totals.describe)
         run.observers += [run.record, TaskLogs(job), SlowCalls(job), progress_for("never", job)]
-        run.observers += [StateCatalog(directory), totals, desk]
-        desk.open()
+        run.observers += [StateCatalog(directory), totals, handler]
+        handler.open()
         self._begin(0)
 
     def _begin(self, attempt: int) -> None:
@@ -147,8 +147,8 @@ class Driver:
         run.task_failed(failure)
         for observer in run.observers:
             observer.attempt_failed(failure, 1)
-        run.life.to(JobStatus.FAILING, "the storage is away")
-        run.life.to(JobStatus.RESTARTING, "in 1 ms")
+        run.machine.to(JobStatus.FAILING, "the storage is away")
+        run.machine.to(JobStatus.RESTARTING, "in 1 ms")
         self._begin(attempt)
 
     def flush(self) -> None:

@@ -15,7 +15,7 @@ from flinkish.jobdir.query import QueryLog, check_query, late_batch
 from flinkish.jobmanager.epoch_gate import EpochGate, StopQuery
 from flinkish.jobmanager.giving_up import give_up_planned
 from flinkish.runtime.epoch.files import PreparedEpochs, prepared_directory
-from flinkish.runtime.epoch.planner import GivenUp
+from flinkish.runtime.epoch.planner import GivenUpPlan
 
 OWN = '{"epoch":%s,"sources":{}}'
 
@@ -84,7 +84,7 @@ def test_the_entry_goes_and_so_do_the_lists_of_files_that_spark_has_made_for_it(
     assert log.can_be_planned_anew(batch)
     log.give_up(batch)
     assert left(tmp_path) == stays
-    assert GivenUp.read(str(tmp_path)) == GivenUp({"epoch": batch + 1, "sources": {}}, batch)
+    assert GivenUpPlan.read(str(tmp_path)) == GivenUpPlan({"epoch": batch + 1, "sources": {}}, batch)
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,15 @@ def test_a_position_that_has_changed_is_found_out_by_the_checksum_that_spark_kee
 
 def test_the_plan_that_was_given_up_last_is_kept_and_never_guessed(tmp_path: Path) -> None:
     folder, location = str(tmp_path), QueryLocation(str(tmp_path), 0)
-    assert (GivenUp.read(folder), late_batch(location)) == (None, None)
+    assert (GivenUpPlan.read(folder), late_batch(location)) == (None, None)
     for batch in (2, 3):
-        GivenUp({"epoch": batch + 1, "sources": {"a": {"next": batch - 1}}}, batch).write(folder)
-    assert GivenUp.read(folder) == GivenUp({"epoch": 4, "sources": {"a": {"next": 2}}}, 3)
+        GivenUpPlan({"epoch": batch + 1, "sources": {"a": {"next": batch - 1}}}, batch).write(folder)
+    assert GivenUpPlan.read(folder) == GivenUpPlan({"epoch": 4, "sources": {"a": {"next": 2}}}, 3)
     assert late_batch(location) == 3
     path = tmp_path / "given-up.json"
     path.write_text(path.read_text().replace('"next": 2', '"next": 3'))
     with pytest.raises(CorruptStateError, match=f"the file .*given-up.json is damaged: .*{path}"):
-        GivenUp.read(folder)
+        GivenUpPlan.read(folder)
     assert late_batch(location) is None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.errors import OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.client import RunClient
@@ -78,7 +78,7 @@ def test_a_stop_whose_savepoint_was_whole_when_the_driver_died_is_told_of(
 ) -> None:
     killed_in(tmp_path, Phase.SAVEPOINT_COMPLETED, "stop_with_savepoint(False)")
     (path,), _ = left(tmp_path)
-    assert read_manifest(str(path)).epoch == 2
+    assert Savepoint.open(str(path)).manifest.epoch == 2
     capfd.readouterr()
     client = at_gate(kept(tmp_path), 45)
     assert isinstance(client, RunClient)

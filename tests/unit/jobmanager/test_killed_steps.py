@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from flinkish.errors import FlinkishError
+from flinkish.jobmanager.decision import Step
 from flinkish.runtime.phases import Phase, hooked
 from tests.unit.jobmanager.test_minicluster_jobs import PLAIN, Gate, kept, written
 
@@ -23,12 +24,14 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 from flinkish.common.job_status import JobStatus
-from flinkish.runtime.phases import set_hook
+from flinkish.runtime.phases import Phase, set_hook
 from tests.unit.jobmanager import test_minicluster_jobs as program
 
 def kill(phase, details):
     if details.get("step") == {step!r}:
         os.kill(os.getpid(), signal.SIGKILL)
+    if phase is Phase.SAVEPOINT_WRITTEN and {full}:
+        raise OSError("the disk is full")
 
 set_hook(kill)
 job = program.kept(
@@ -46,6 +49,8 @@ FAILS = "program.Gate.failures = [25]"
 STOPS = "client.stop_with_savepoint(False)"
 SUSPENDS = "client.run.request_stop(JobStatus.SUSPENDED)"
 CANCELS = "client.run.request_stop()"
+#: The savepoint of the stop cannot be written.
+STOPS_IN_VAIN = f"{STOPS}  # in vain"
 
 ROWS: dict[str, str] = {
     "Prepare the first attempt": "",
@@ -55,11 +60,22 @@ ROWS: dict[str, str] = {
     "Prepare the next attempt": FAILS,
     "Save": STOPS,
     "End FINISHED, remembered as over": STOPS,
+    "FailStop and go on": STOPS_IN_VAIN,
+    "FailStop": f"{STOPS}; {CANCELS}",
     "TakeLastCheckpoint": SUSPENDS,
     "End SUSPENDED": SUSPENDS,
     "End CANCELED, remembered as over": CANCELS,
     "End FINISHED, remembered as done": "",
 }
+
+
+#: The steps that only a job on Spark has: tests/integration/engine/test_faults_of_recoveries.py.
+ON_SPARK = {"GoBack", "BeginDrain"}
+
+
+def test_each_step_is_one_at_which_a_driver_is_killed() -> None:
+    steps = {step.__name__ for step in Step.__subclasses__()}
+    assert steps == {row.split()[0] for row in ROWS} | ON_SPARK
 
 
 #: What happens there is much like what happens at another step.
@@ -71,7 +87,8 @@ SLOW = {"RunQuery", "AskForRestart", "Prepare the next attempt", "End SUSPENDED"
     [pytest.param(step, asked, id=step, marks=[pytest.mark.slow] * (step in SLOW)) for step, asked in ROWS.items()],
 )
 def test_the_next_driver_goes_on_where_one_was_killed(step: str, asked: str, tmp_path: Path) -> None:
-    code = DRIVER.format(step=step, folder=str(tmp_path), asked=asked, timeout_s=TIMEOUT_S)
+    full = asked == STOPS_IN_VAIN
+    code = DRIVER.format(step=step, folder=str(tmp_path), asked=asked, full=full, timeout_s=TIMEOUT_S)
     root = str(Path(__file__).parents[3])
     environ = {**os.environ, "PYTHONPATH": root}
     killed = subprocess.run([sys.executable, "-c", code], cwd=root, env=environ, timeout=TIMEOUT_S, check=False)

@@ -50,8 +50,8 @@ class Run(JobRun):
         self.start()
         self.wait(TIMEOUT_S)
         assert self.result.done()
-        assert self.life.terminal
-        return [event.after for event in self.life.story.events][2:]
+        assert self.machine.terminal
+        return [event.after for event in self.machine.story.events][2:]
 
 
 def attempt(*moves: Any, error: type[FlinkishError] | None = None) -> Callable[[Run], None]:
@@ -98,7 +98,7 @@ def fail_before_the_query(run: Run) -> None:
 
 
 def jump(run: Run) -> None:
-    run.life.to(JobStatus.FINISHED)
+    run.machine.to(JobStatus.FINISHED)
 
 
 HOUR_MS = 3_600_000
@@ -153,7 +153,7 @@ def test_the_failure_that_ends_a_job_is_its_result_and_tells_its_story(
     with pytest.raises(error, match=words) as raised:
         run.result.result()
     # an illegal transition has told it before it was one
-    assert error is InternalError or raised.value.story == str(run.life.story)
+    assert error is InternalError or raised.value.story == str(run.machine.story)
 
 
 def test_a_driver_that_takes_a_job_over_reconciles_it_first() -> None:

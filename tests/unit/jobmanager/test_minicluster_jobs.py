@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common import JobExecutionResult, JobStatus, RestartStrategies, Types, WatermarkStrategy
 from flinkish.common.accumulators import LongCounter
 from flinkish.common.serialization import Encoder
@@ -202,7 +202,7 @@ def test_a_savepoint_is_taken_while_the_job_goes_on(tmp_path: Path) -> None:
     taken = client.trigger_savepoint(str(tmp_path / "savepoints"))
     goes_on_until(taken.done)
     let_go(client, tmp_path)
-    manifest = read_manifest(taken.result())
+    manifest = Savepoint.open(taken.result()).manifest
     assert manifest.epoch is not None and manifest.epoch >= 2
     assert manifest.contents is not None
     assert {(state.uid, state.state, state.kind, state.rows) for state in manifest.contents.states} == {
@@ -387,7 +387,7 @@ def test_a_job_has_one_process_per_directory_which_answers_requests(tmp_path: Pa
     threading.Timer(0.5, Gate.go.set).start()
     path = ask(str(tmp_path / "job"), "stop", TIMEOUT_S)
     client.run.wait()
-    assert read_manifest(path).job_name == "totals"
+    assert Savepoint.open(path).manifest.job_name == "totals"
 
 
 def test_a_process_that_another_one_has_taken_the_job_from_commits_nothing_more(tmp_path: Path) -> None:
@@ -447,7 +447,7 @@ def test_checkpoints_are_taken_retained_and_restored(tmp_path: Path) -> None:
     newest = chk(tmp_path)[-1]
     described = client.describe().checkpoints
     assert described.latest_completed is not None and described.latest_completed.path == str(newest)
-    manifest = read_manifest(str(newest))
+    manifest = Savepoint.open(str(newest)).manifest
     assert manifest.epoch == 3 and manifest.accumulators is not None
     Gate.at = None
     environment(tmp_path / "other", execution__state_recovery__path=newest).execute("from the checkpoint")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import CheckpointError, ConfigurationError, FinalOperationError, OperationError, SavepointError
@@ -87,7 +87,7 @@ def test_a_savepoint_returns_its_future_at_once(tmp_path: Path) -> None:
         goes_on_until(held.reached.is_set)
         assert not future.done() and not future.cancel(), "it has begun"
         held.go.set()
-        assert read_manifest(future.result(TIMEOUT_S)).job_name == "totals"
+        assert Savepoint.open(future.result(TIMEOUT_S)).manifest.job_name == "totals"
     let_go(client)
 
 
@@ -218,7 +218,7 @@ def test_a_savepoint_before_the_first_epoch_waits_for_it(tmp_path: Path) -> None
     wait_until(lambda: statuses(client) == [(1, "PENDING")], TIMEOUT_S, "the savepoint")
     assert not future.done()
     goes_on_until(future.done)
-    manifest = read_manifest(future.result(TIMEOUT_S))
+    manifest = Savepoint.open(future.result(TIMEOUT_S)).manifest
     assert manifest.epoch is not None and manifest.epoch >= 0
     let_go(client)
     assert statuses(client) == [(1, "COMPLETED")]
@@ -388,7 +388,7 @@ def test_a_checkpoint_by_hand_is_one_to_start_from(full: bool, interval: str, jo
     assert described is not None and described.id == 1 and described.path is not None
     assert Gate.reached.wait(TIMEOUT_S)
     Gate.at = None
-    epoch = read_manifest(described.path).epoch
+    epoch = Savepoint.open(described.path).manifest.epoch
     assert epoch is not None
     environment(tmp_path / "other", execution__state_recovery__path=described.path).execute("from the checkpoint")
     assert sum(written(tmp_path / "other").values()) == 60 - 10 * (epoch + 1)

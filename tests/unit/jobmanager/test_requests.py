@@ -23,7 +23,7 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import Answer, StoredRequest
 from flinkish.jobmanager import requests
 from flinkish.jobmanager.job.operations import Kind, Operations, Request
-from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestDesk, ask, send, sent_before
+from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestHandler, ask, send, sent_before
 from flinkish.storage.stored_file import StoredFile
 from tests.support import job_files
 from tests.support.job_files import get, names
@@ -62,13 +62,13 @@ def put(directory: JobDirectory, mark: str, request: dict[str, Any]) -> None:
 
 @contextmanager
 def served(directory: JobDirectory, client: Any = None) -> Iterator[None]:
-    """Within the block a desk answers the requests of the directory."""
-    desk = RequestDesk(client, directory)
-    desk.open()
+    """Within the block a handler answers the requests of the directory."""
+    handler = RequestHandler(client, directory)
+    handler.open()
     try:
         yield
     finally:
-        desk.job_done(JobStatus.FINISHED)
+        handler.job_done(JobStatus.FINISHED)
 
 
 @pytest.fixture

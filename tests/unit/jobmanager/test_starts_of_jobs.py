@@ -146,7 +146,7 @@ def test_a_cancellation_ends_a_restore(by: str, phase: Phase, manager: JobManage
     assert live_jobs.running() == []
     directory = JobDirectory(str(tmp_path / "job"))
     end = directory.end()
-    assert end is not None and (end.told(), end.from_outside) == ("cancelled", by != "client")
+    assert end is not None and (end.described(), end.from_outside) == ("cancelled", by != "client")
     assert not directory.has_living_owner()
     assert sum(written(tmp_path).values()) == 30, "nothing has run"
 
@@ -404,7 +404,7 @@ def test_only_a_start_that_is_being_cancelled_is_remembered_so_when_the_process_
     finally:
         live_jobs.ended(start, start.status)
     end = directory.end()
-    assert (None if end is None else end.told()) == told
+    assert (None if end is None else end.described()) == told
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ import pytest
 from flinkish.errors import RetryableError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import TotalsDescription
+from flinkish.jobdir.structure import describe_structure, vertex_uids
 from flinkish.jobmanager import job_totals
 from flinkish.jobmanager.job.description import CheckpointDescription
-from flinkish.jobmanager.job_totals import JobTotals
+from flinkish.jobmanager.job_totals import JobTotals, with_epoch
 from flinkish.runtime.epoch.steps import EpochReport, sum_up
 from flinkish.runtime.job.report import TaskReport
 from tests.support.processes import wait_until
@@ -33,6 +34,12 @@ def report(epoch: int) -> EpochReport:
 
 def driver(folder: Path) -> JobTotals:
     return JobTotals(JOB, JobDirectory(str(folder)))
+
+
+def test_the_directory_of_a_job_knows_whose_records_the_tasks_of_its_program_have_counted() -> None:
+    uids = vertex_uids(describe_structure(JOB, 2))
+    assert uids == {EVENTS: "events", TOTALS: "totals"}
+    assert with_epoch(TotalsDescription(), report(3), uids).vertices["totals"] == {"records_in": 10, "records_out": 5}
 
 
 def test_the_next_driver_goes_on_with_the_totals(tmp_path: Path) -> None:

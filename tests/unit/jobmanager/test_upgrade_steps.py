@@ -11,12 +11,12 @@ import pytest
 
 from flinkish.checkpoint.claim import read_restored
 from flinkish.checkpoint.compatibility import CompatibilityReport
-from flinkish.checkpoint.manifest import manifest_of
+from flinkish.checkpoint.manifest import manifest_of, write_manifest
 from flinkish.checkpoint.restore import RestoredProgram
 from flinkish.common import Configuration
 from flinkish.core.sink import NO_FENCE
 from flinkish.errors import FinalOperationError, IncompatibleJobError
-from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory, ends_at_once
 from flinkish.jobdir.layout import DrainMarker, Job, JobEnd, RestoredByFallback
 from flinkish.jobdir.query import QueryLog, Traces
 from flinkish.jobmanager import upgrade
@@ -28,6 +28,7 @@ from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.job.deployment import JobDescriptor, sink_vertex
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.state.saved.values import ProgramStates
 from tests.unit.jobdir.test_job_directory_structure import job
 
 
@@ -181,23 +182,25 @@ def test_a_job_that_went_back_to_a_checkpoint_begins_with_it_however_often_its_p
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, taken = begun(tmp_path), list[str]()
-    directory.write(RestoredByFallback(checkpoint="/checkpoints/chk-3", rows="restore-epoch-5"), 5)
+    checkpoint = str(tmp_path / "checkpoints" / "chk-3")
+    write_manifest(checkpoint, manifest_of(job(), 3, {"events": "12"}))
+    directory.write(RestoredByFallback(checkpoint=checkpoint, rows="restore-epoch-5"), 5)
     directory.move_query("spark-5", 5)
 
     def take_over(*arguments: Any) -> tuple[CompatibilityReport, dict[str, int]]:
-        taken.append(arguments[3])
-        return CompatibilityReport(arguments[3], "clicks", False, ()), {"counts": 7}
+        taken.append(arguments[3].path)
+        return CompatibilityReport(arguments[3].given, "clicks", False, ()), {"counts": 7}
 
     monkeypatch.setattr(upgrade, "take_over", take_over)
-    monkeypatch.setattr(upgrade, "read_manifest", lambda path: manifest_of(job(), 3, {"events": "12"}))
+    monkeypatch.setattr(upgrade, "declared_states", lambda *of: ProgramStates({}, {}))
     for uid, first_epoch in (("sums", 6), ("counts", 7), ("sums", 8)):
         program = RestoredProgram(job(uid=uid), {})
         Upgrade(None, driver_settings(Configuration()), directory, program, ("it differs",)).carry_out()
         assert directory.query_location().first_epoch == first_epoch and structures(directory, program.job) == []
         restored = read_restored(directory)
-        assert restored is not None and restored.checkpoint == "/checkpoints/chk-3"
+        assert restored is not None and restored.checkpoint == checkpoint
         assert (restored.sources, restored.watermarks, restored.state) == ({"events": "12"}, {"counts": 7}, True)
-    assert taken == ["/checkpoints/chk-3"] * 3
+    assert taken == [checkpoint] * 3
 
 
 @pytest.mark.parametrize(
@@ -216,7 +219,8 @@ def test_a_job_that_has_ended_is_not_changed_unless_it_is_to_go_on(
     directory = JobDirectory(str(tmp_path))
     if end is not None:
         directory.write(JobEnd(**end))
-    assert directory.ends_at_once(restart) is at_once
+    found = directory.end()
+    assert (found is not None and ends_at_once(found, restart)) is at_once
 
 
 def test_a_batch_that_is_committed_by_hand_is_one_for_every_reader_of_the_log(tmp_path: Path) -> None:

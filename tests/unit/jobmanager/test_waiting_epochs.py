@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,19 +14,20 @@ from py4j.protocol import Py4JError
 
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.errors import FencedError
+from flinkish.jobdir.connect_server import EpochsWait
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.far_side import EpochsWait
 from flinkish.jobmanager import checkpoint_taker, giving_up, remote
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
 from flinkish.jobmanager.epoch_gate import StateReaders, StopQuery
 from flinkish.jobmanager.giving_up import RunningEpoch
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings
-from flinkish.jobmanager.remote import FarSide
+from flinkish.jobmanager.remote import ServerListener
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
 from tests.support.job_files import put
 from tests.support.processes import wait_until
+from tests.support.spark_groups import GroupsOfJobs
 
 TIMEOUT_S = 30
 MAY_FOLLOW = RETAINED_EPOCHS // 2
@@ -70,7 +70,7 @@ class Waiting:
         self.directory = JobDirectory(str(folder))
         self.directory.claim("shop")
         put(self.directory, "wait.json", {"token": token or self.directory.token, "last_epoch": 7})
-        self.far = FarSide(str(folder), self.directory.token, "shop")
+        self.far = ServerListener(str(folder), self.directory.token, "shop")
         self.outcome: list[type[Exception] | None] = []
         self.thread = threading.Thread(target=self._begin, daemon=True)
 
@@ -122,14 +122,10 @@ def test_a_checkpoint_that_was_outrun_is_read_again_while_epochs_wait(
             raise Py4JError("the file of the state is not there")
         return pending
 
-    def tagged(session: Any, tag: str, description: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
     readers, attempt = StateReaders(), SimpleNamespace(job=SimpleNamespace(name="shop"))
     writer = SimpleNamespace(write=write, clean=lambda *of: None, merge=lambda: None)
-    monkeypatch.setattr(checkpoint_taker, "own_session", lambda spark: None)
+    monkeypatch.setattr(checkpoint_taker, "own_session", lambda spark: GroupsOfJobs())
     monkeypatch.setattr(checkpoint_taker, "CheckpointWriter", lambda *of: writer)
-    monkeypatch.setattr(checkpoint_taker, "tagged_jobs", tagged)
     run: Any = SimpleNamespace(
         name="shop",
         directory=JobDirectory(str(tmp_path / "job")),

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration
+from flinkish.common.job_status import JobStatus
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import CheckpointError, FinalOperationError
+from flinkish.jobdir.connect_server import ServerReport
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.far_side import FarReport
 from flinkish.jobdir.query import Traces, read_traces
 from flinkish.jobmanager import attempt as query_attempt
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
@@ -109,7 +110,7 @@ def test_an_attempt_runs_though_the_one_before_had_to_fail(tmp_path: Path) -> No
 def test_an_attempt_that_begins_after_a_stop_was_asked_for_is_told_so(tmp_path: Path) -> None:
     wishes = Wishes()
     made = attempt(tmp_path, wishes)
-    wishes.to_end.set()
+    wishes.ask(JobStatus.FINISHED)
     run(made)
     assert made.told_to_stop
 
@@ -118,7 +119,7 @@ def test_reports_of_committed_epochs_that_nobody_has_taken_are_taken_though_noth
     directory, observer = JobDirectory(str(tmp_path)), Observer()
     for epoch in (6, 7, 8):
         report = EpochReport(epoch, 0, 1, 1, None, end_of_input=False)
-        directory.write(FarReport(report.stored(), []), epoch)
+        directory.write(ServerReport(report.stored(), []), epoch)
     (tmp_path / "spark" / "commits").mkdir(parents=True)
     run(attempt(tmp_path, Wishes(), observer))
     assert observer.epochs == []

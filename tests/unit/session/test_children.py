@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ import pytest
 from flinkish.errors import FinalOperationError, OperationError
 from flinkish.runtime.phases import ManualClock
 from flinkish.session import children as session_children
-from flinkish.session.children import MOST_ENDED, Child, Children, RestartPolicy
+from flinkish.session.children import MOST_ENDED, Child, Children, RestartPolicy, StartedDrivers
 from tests.support.processes import wait_until
-from tests.unit.session.folders import write
 
 TIMEOUT_S = 60.0
 
@@ -27,7 +25,7 @@ def child(name: str = "job", **fields: Any) -> Child:
 
 
 def remember(folder: Path, *children: Child) -> None:
-    write(folder / ".flinkish/session.json", {"children": [asdict(one) for one in children]})
+    StartedDrivers(list(children)).write(str(folder / ".flinkish"))
 
 
 def children(folder: Path, clock: ManualClock | None = None, **environment: str) -> Children:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.manifest import read_manifest, write_manifest
+from flinkish.checkpoint.manifest import Savepoint, write_manifest
 from flinkish.cli import main
 from flinkish.errors import SavepointError
 from flinkish.state import describe_savepoint
@@ -52,7 +52,7 @@ def test_a_job_directory_stands_for_its_latest_checkpoint_with_all_its_changes(s
 
 def test_a_savepoint_is_shown_as_a_table_in_text_and_in_notebooks(stored: Path, tmp_path: Path) -> None:
     shutil.copytree(stored / "savepoint", tmp_path / "savepoint")
-    manifest = read_manifest(str(tmp_path / "savepoint"))
+    manifest = Savepoint.open(str(tmp_path / "savepoint")).manifest
     write_manifest(str(tmp_path / "savepoint"), manifest.__class__(**{**vars(manifest), "job_name": "<b>shop</b>"}))
     found = describe_savepoint(str(tmp_path / "savepoint"))
     lines = str(found).splitlines()

@@ -35,7 +35,7 @@ class EpochsWait(StoredFile):
 
 
 @dataclass(frozen=True)
-class FarEnd(StoredFile):
+class ServerEnd(StoredFile):
     """Why the query has ended in a Spark server: Spark Connect cuts off long messages, so the text of its errors cannot
     be relied upon. ``error``: None if on purpose."""
 
@@ -58,7 +58,7 @@ class ForDriver:
 
 
 @dataclass(frozen=True)
-class FarReport(StoredFile):
+class ServerReport(StoredFile):
     """The report of an epoch that has run in a Spark server, with what belongs to sinks that commit in the driver."""
 
     NAME = "report-{:0>10}.json"

@@ -22,7 +22,7 @@ from flinkish.errors import (
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import remote
 from flinkish.jobmanager.epoch_gate import StopQuery
-from flinkish.jobmanager.remote import FarSide, Inbox
+from flinkish.jobmanager.remote import ReportReader, ServerListener
 from flinkish.runtime.epoch.commit import EpochCommit
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
@@ -47,53 +47,53 @@ def owned(path: Path) -> JobDirectory:
     return directory
 
 
-def far_side(path: Path, token: str) -> FarSide:
-    return FarSide(str(path), token, "job")
+def server_listener(path: Path, token: str) -> ServerListener:
+    return ServerListener(str(path), token, "job")
 
 
 def test_a_query_that_was_asked_to_end_says_so(tmp_path: Path) -> None:
     directory = owned(tmp_path)
-    far = far_side(tmp_path, directory.token)
-    far.before_epoch(4)
-    assert Inbox(directory, JOB).end() is False
+    server = server_listener(tmp_path, directory.token)
+    server.before_epoch(4)
+    assert ReportReader(directory, JOB).end() is False
     put(directory, "stop.json", {"stop": True})
     with pytest.raises(StopQuery):
-        far.before_epoch(5)
-    assert Inbox(directory, JOB).end() is True
+        server.before_epoch(5)
+    assert ReportReader(directory, JOB).end() is True
 
 
 @contextmanager
-def epoch_of(far: FarSide) -> Iterator[threading.Event]:
-    """Within the block the far side is in the midst of an epoch; the event is set when that is interrupted."""
+def epoch_of(server: ServerListener) -> Iterator[threading.Event]:
+    """Within the block the server is in the midst of an epoch; the event is set when that is interrupted."""
     interrupted = threading.Event()
-    far.before_epoch(4)
-    with far.may_be_told_to_give_up(interrupted.set):
+    server.before_epoch(4)
+    with server.can_be_given_up(interrupted.set):
         yield interrupted
 
 
 def test_an_epoch_is_given_up_when_the_driver_asks_for_it(tmp_path: Path) -> None:
     directory = owned(tmp_path)
-    far = far_side(tmp_path, directory.token)
-    with epoch_of(far) as interrupted:
+    server = server_listener(tmp_path, directory.token)
+    with epoch_of(server) as interrupted:
         put(directory, "stop.json", {"stop": True, "now": True})
         assert interrupted.wait(TIMEOUT_S)
-    assert far.given_up() and Inbox(directory, JOB).end() is True
+    assert server.given_up() and ReportReader(directory, JOB).end() is True
     with pytest.raises(StopQuery):
-        far.gate.go_through()
+        server.gate.go_through()
 
 
 @pytest.mark.parametrize("committing", [False, True], ids=["it is asked to end after it", "its commit has begun"])
 def test_an_epoch_goes_on_unless_it_is_asked_to_end_before_its_commit(tmp_path: Path, committing: bool) -> None:
     directory = owned(tmp_path)
-    far = far_side(tmp_path, directory.token)
-    with epoch_of(far) as interrupted:
+    server = server_listener(tmp_path, directory.token)
+    with epoch_of(server) as interrupted:
         if committing:
-            far.gate.go_through()
+            server.gate.go_through()
         put(directory, "stop.json", {"stop": True, "now": committing})
-        assert not interrupted.wait(20 * remote.LOOK_S) and not far.given_up()
-    far.gate.go_through()
+        assert not interrupted.wait(20 * remote.LOOK_S) and not server.given_up()
+    server.gate.go_through()
     with pytest.raises(StopQuery):
-        far.before_epoch(5)
+        server.before_epoch(5)
 
 
 def job_with(**sinks: TestingSink) -> JobDescriptor:
@@ -107,18 +107,20 @@ def job_with(**sinks: TestingSink) -> JobDescriptor:
 def kept_for_driver(path: Path, job: JobDescriptor, record: str) -> JobDirectory:
     """A directory with the report of an epoch that has a record for the second sink of the job."""
     directory = owned(path)
-    far = far_side(path, directory.token)
-    far.before_epoch(4)
+    server = server_listener(path, directory.token)
+    server.before_epoch(4)
     header = BufferHeader(BufferKind.COMMITTABLES, sink_vertex(1), 0, 0, "0/a", 0, 0, 1)
-    far.keep(EpochCommit(job, 4, 0, False), [(1, 0, [encode(header, encode_committables(0, [record]))])])
-    far.after_epoch(EpochReport(4, 0, 1, 1, None, end_of_input=False, sink_records={sink.uid: 0 for sink in job.sinks}))
+    server.keep(EpochCommit(job, 4, 0, False), [(1, 0, [encode(header, encode_committables(0, [record]))])])
+    server.after_epoch(
+        EpochReport(4, 0, 1, 1, None, end_of_input=False, sink_records={sink.uid: 0 for sink in job.sinks})
+    )
     return directory
 
 
 def test_what_was_kept_for_the_driver_goes_to_its_sink_wherever_the_program_has_it_now(tmp_path: Path) -> None:
     directory = kept_for_driver(tmp_path, job_with(a=TestingSink(), b=TestingSink()), "for b")
     new, a, b = TestingSink(), TestingSink(), TestingSink()
-    (report,) = Inbox(directory, job_with(b=b, new=new, a=a)).take(None)
+    (report,) = ReportReader(directory, job_with(b=b, new=new, a=a)).take(None)
     assert (new.values, a.values, b.values) == ([], [], ["for b"])
     assert report.sink_records == {"a": 0, "b": 1}
 
@@ -126,7 +128,7 @@ def test_what_was_kept_for_the_driver_goes_to_its_sink_wherever_the_program_has_
 def test_a_report_whose_file_cannot_be_deleted_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = job_with(a=TestingSink(), b=TestingSink())
     directory = kept_for_driver(tmp_path, job, "for b")
-    inbox, b = Inbox(directory, job), job.sinks[1].sink
+    inbox, b = ReportReader(directory, job), job.sinks[1].sink
     assert isinstance(b, TestingSink)
     with monkeypatch.context() as patched:
 
@@ -146,7 +148,7 @@ def test_a_report_whose_file_cannot_be_deleted_is_taken_once(tmp_path: Path, mon
 def test_what_was_kept_for_a_sink_that_the_program_does_not_have_is_refused_and_stays(tmp_path: Path) -> None:
     directory = kept_for_driver(tmp_path, job_with(a=TestingSink(), b=TestingSink()), "for b")
     with pytest.raises(IncompatibleJobError, match="epoch 4 is prepared and has output for the sink 'b'"):
-        list(Inbox(directory, job_with(a=TestingSink())).take(None))
+        list(ReportReader(directory, job_with(a=TestingSink())).take(None))
     assert names(directory, "report-") == [f"report-{4:010d}.json"]
 
 
@@ -161,8 +163,8 @@ def test_the_error_that_ended_a_query_comes_back_whole_or_as_the_nearest_known_o
     directory = owned(tmp_path)
     error = kind(what, where="here")
     error.epoch = 4
-    far_side(tmp_path, directory.token).failed(error)
-    end = Inbox(directory, JOB).end()
+    server_listener(tmp_path, directory.token).failed(error)
+    end = ReportReader(directory, JOB).end()
     assert isinstance(end, ProgramError)
     assert (type(end), end.what, end.where, end.epoch) == (ProgramError, what, "here", 4)
 
@@ -178,15 +180,15 @@ def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
     counts = {"epoch": 3, "time_ms": 0, "records_in": 0, "records_out": 0, "watermark_ms": None, "end_of_input": False}
     put(directory, f"report-{3:010d}.json", {"report": {**counts, "tasks": [report]}, "for_driver": []})
     with pytest.raises(CorruptStateError, match="far-end.json"):
-        Inbox(directory, JOB).end()
+        ReportReader(directory, JOB).end()
     with pytest.raises(UnsafeStateError, match="report of a task"):
-        list(Inbox(directory, JOB).take(None))
+        list(ReportReader(directory, JOB).take(None))
     assert [path.name for path in tmp_path.iterdir()] == ["job"]
 
 
 def test_the_end_of_another_drivers_query_is_neither_taken_for_ones_own_nor_written(tmp_path: Path) -> None:
     directory = owned(tmp_path)
-    far_side(tmp_path, "old").failed(FencedError("taken over"))
+    server_listener(tmp_path, "old").failed(FencedError("taken over"))
     assert get(directory, "far-end.json") == {}
     put(directory, "far-end.json", {"token": "another"})
-    assert Inbox(directory, JOB).end() is False
+    assert ReportReader(directory, JOB).end() is False
