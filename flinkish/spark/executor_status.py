@@ -196,12 +196,13 @@ class ReportedExecutors:
             known = replace(known, heard_ms=now_ms)
             if figures:
                 jvms = self._jvms.setdefault(place.executor, {})
-                jvms[figures.get("jvm", 0)] = now_ms
+                if "jvm" in figures:
+                    jvms[figures["jvm"]] = now_ms
                 for jvm in [jvm for jvm, heard_ms in jvms.items() if now_ms - heard_ms > self._timeout_ms]:
                     del jvms[jvm]
                 cores = figures.get("cores", known.cores)
                 memory = {name: figures[name] for name in ("jvm_rss", "physical") if name in figures}
-                known = replace(known, cores=cores, slots=cores, memory=memory)
+                known = replace(known, cores=cores, slots=cores, memory={**known.memory, **memory})
                 if len(jvms) > 1:
                     known = replace(known, cores=None, slots=None, memory={})
             self._known[place.executor] = known
@@ -230,7 +231,6 @@ _ENDED_BY_SPARK = "killed by driver"
 #: What Spark, YARN and Kubernetes say -> what it means, in our words; the first that fits counts. Spark's code for an
 #: OutOfMemoryError is 52.
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"decommission", re.I), "it was decommissioned"),
     (
         re.compile(r"heartbeat timed out|no recent heartbeats", re.I),
         "its heartbeats did not come: it hangs, collects garbage for long, or its host or network is away",
@@ -262,7 +262,7 @@ def was_released(reason: str) -> bool:
 def meaning_of(reason: str) -> str:
     """What Spark's reason for the loss of an executor means; "": nothing more than it says.
 
-    >>> meaning_of("Executor decommission: Executor 1 is decommissioned.")
-    'it was decommissioned'
+    >>> meaning_of("Command exited with code 143"), meaning_of("Executor decommission: Executor 1 is decommissioned.")
+    ('it was ended by SIGTERM', '')
     """
     return next((meaning for pattern, meaning in _MEANINGS if pattern.search(reason)), "")
