@@ -121,7 +121,8 @@ class StatusStore:
         if one["id"] == DRIVER and self._heap is not None:
             usage = _USAGE.search(str(self._heap.getHeapMemoryUsage().toString()))
             if usage is not None:
-                memory |= {"heap_used": int(usage[1])} | ({"heap_max": int(usage[3])} if int(usage[3]) > 0 else {})
+                memory |= {"heap_used": int(usage[1]), "heap_committed": int(usage[2])}
+                memory |= {"heap_max": int(usage[3])} if int(usage[3]) > 0 else {}
         else:
             memory["heap_max"] = self._heap_max
         return ExecutorStatus(
@@ -166,6 +167,10 @@ def _time_ms(text: str) -> int:
     return round(datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp() * 1000)
 
 
+#: The figures of `new_figures` that are of the executor's memory.
+_REPORTED = ("physical", "jvm_rss", "heap_used", "heap_committed", "metaspace_used", "metaspace_committed")
+
+
 class ReportedExecutors:
     """The executors that tasks report: all that is known under Spark Connect and in the minicluster, where nobody else
     can be asked.
@@ -201,7 +206,7 @@ class ReportedExecutors:
                 for jvm in [jvm for jvm, heard_ms in jvms.items() if now_ms - heard_ms > self._timeout_ms]:
                     del jvms[jvm]
                 cores = figures.get("cores", known.cores)
-                memory = {name: figures[name] for name in ("jvm_rss", "physical") if name in figures}
+                memory = {name: figures[name] for name in _REPORTED if name in figures}
                 known = replace(known, cores=cores, slots=cores, memory={**known.memory, **memory})
                 if len(jvms) > 1:
                     known = replace(known, cores=None, slots=None, memory={})

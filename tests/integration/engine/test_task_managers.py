@@ -1,5 +1,5 @@
-"""On real clusters, an executor that joins, is killed and is decommissioned is seen by who asks the driver by REST: with
-its figures, threads and log, and as an event of the job's story and history."""
+"""On real clusters, an executor that joins, is killed and is decommissioned is seen by who asks by REST: with its
+figures, threads and log, and as an event of the job's story and history."""
 
 from __future__ import annotations
 
@@ -112,7 +112,9 @@ def test_executors_are_seen_when_they_join_are_killed_and_are_decommissioned(tmp
         with_peak = job.wait(
             lambda: [one for one in job.managers().values() if one["memory"]["heap_peak"]], "Spark's figures of memory"
         )
-        assert 0 < with_peak[0]["memory"]["heap_peak"] < with_peak[0]["memory"]["heap_max"]
+        memory = with_peak[0]["memory"]
+        assert 0 < memory["heap_used"] <= memory["heap_committed"] <= memory["heap_max"]
+        assert 0 < memory["heap_peak"] < memory["heap_max"]
         views_are_answered(job, there)
         # one is killed, and another one joins
         first, second = sorted(there)
