@@ -65,7 +65,7 @@ _COLLECTORS = {
     "old": ("MajorGCCount", "MajorGCTime"),
     "concurrent": ("ConcurrentGCCount", "ConcurrentGCTime"),
 }
-_USAGE = re.compile(r"used = (\d+)\(.*committed = (\d+)\(.*max = (-?\d+)")
+_USAGE = re.compile(r"(\w+) = (\d+)\(")
 
 
 class StatusStore:
@@ -119,10 +119,9 @@ class StatusStore:
         peaks = one.get("peakMemoryMetrics") or {}
         memory = {name: int(peaks[key]) for key, name in _PEAKS.items() if peaks.get(key)}
         if one["id"] == DRIVER and self._heap is not None:
-            usage = _USAGE.search(str(self._heap.getHeapMemoryUsage().toString()))
-            if usage is not None:
-                memory |= {"heap_used": int(usage[1]), "heap_committed": int(usage[2])}
-                memory |= {"heap_max": int(usage[3])} if int(usage[3]) > 0 else {}
+            # a limit that there is not is -1
+            usage = dict(_USAGE.findall(str(self._heap.getHeapMemoryUsage().toString())))
+            memory |= {f"heap_{name}": int(usage[name]) for name in ("used", "committed", "max") if name in usage}
         else:
             memory["heap_max"] = self._heap_max
         return ExecutorStatus(
@@ -255,7 +254,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
         "spark.executor.memoryOverhead)",
     ),
     (re.compile(r"\bcode 143\b|SIGTERM", re.I), "it was ended by SIGTERM"),
-    (re.compile(r"worker lost|host .*lost", re.I), "its host was lost"),
+    (re.compile(r"\bworker lost\b", re.I), "the machine that it ran on was lost"),
 )
 
 

@@ -365,7 +365,13 @@ def managed_job() -> JobDescription:
         holds=8,
     )
     idle = replace(here, id="node-2-2", executor="2", host="node-2", running_tasks=0, holds=0, workers=())
-    unknown = {"memory": MemoryFigures(), "garbage_collectors": (), "workers": (), "cores": None, "slots": None}
+    unknown: dict[str, Any] = {
+        "memory": MemoryFigures(),
+        "garbage_collectors": (),
+        "workers": (),
+        "cores": None,
+        "slots": None,
+    }
     reason = "Command exited with code 137: it was killed by SIGKILL"
     lost = replace(idle, id="node-2-1", executor="1", status=LOST, ended_ms=NOW_MS - 60_000, reason=reason, **unknown)
     released = replace(lost, id="node-3-3", executor="3", status=RELEASED, reason="Executor killed by driver")

@@ -140,7 +140,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "runtime/task": (8, 2_939),
     "graph": (6, 1_319),
     "minicluster": (3, 613),
-    "spark": (20, 5_497),
+    "spark": (20, 5_496),
     "jobdir": (12, 2_735),
     "jobmanager/job": (6, 1_457),
     "checkpoint": (12, 3_611),
@@ -181,6 +181,7 @@ APART = {
     "rest/archive.py": "writes what Flink's history server reads; the job that ends knows nothing of views",
     "rest/views/archive.py": "a view like the others, which is written instead of answered",
     "runtime/operators/guarded_factory.py": _OWN_WORK,
+    "spark/executor_access.py": "asks Spark; the registry that is given it asks nobody, and reads what others tell",
     "session/process.py": "a process of its own; the command only reads its arguments",
     "runtime/state/files/timer_files.py": "knows files and nothing of timers in memory",
 }
