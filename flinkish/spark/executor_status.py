@@ -65,7 +65,7 @@ _COLLECTORS = {
     "old": ("MajorGCCount", "MajorGCTime"),
     "concurrent": ("ConcurrentGCCount", "ConcurrentGCTime"),
 }
-_USAGE = re.compile(r"(\w+) = (\d+)\(")
+_USAGE = re.compile(r"\b(used|committed|max) = (\d{1,19})\(")
 
 
 class StatusStore:
