@@ -147,7 +147,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "rest": (16, 2_333),
     "rest/views": (12, 2_302),
     "session": (11, 2_174),
-    "jobmanager": (39, 10_283),
+    "jobmanager": (39, 10_285),
     "jobmanager/replay": (3, 525),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_580),
