@@ -76,7 +76,7 @@ _POLL_S = 0.02
 #: The same at commits in another storage than a local one; and under Spark Connect, where another process reports
 #: epochs.
 _REMOTE_POLL_S = 0.1
-#: Seconds between two looks at the clock and at the executors.
+#: Seconds between two looks at the clock and at the tasks that have failed.
 LOOK_S = 1.0
 
 
@@ -312,7 +312,7 @@ class QueryAttempt(EpochListener):
             return
         self._secret = deployment.secret
         self.directory.delete(ServerEnd)
-        self._look_at_executors()
+        self._look_at_tasks()
         try:
             query.of_spark = self._start(query, deployment)
             self._observer.query_started()
@@ -327,7 +327,7 @@ class QueryAttempt(EpochListener):
             with self._commits:
                 self._take_reports(None)
         finally:
-            self._look_at_executors()
+            self._look_at_tasks()
             self._running.leave(self.spark, query.of_spark, must_go_on=not self._wishes.to_end)
             epoch_listeners.close_connection(self._connection)
             self._connection = None
@@ -381,7 +381,7 @@ class QueryAttempt(EpochListener):
             self._look_for_commits()
             if time.monotonic() - looked > LOOK_S:
                 self._look_at_clock(query)
-                self._look_at_executors()
+                self._look_at_tasks()
                 looked = time.monotonic()
             if time.monotonic() - asked > ask_s:
                 self.directory.check_owner(self.job.name)
@@ -429,8 +429,8 @@ class QueryAttempt(EpochListener):
         """Whether the last epoch of the input is committed."""
         return self.ended and self._committed >= self._reported
 
-    def _look_at_executors(self) -> None:
-        """Tell which executors were lost, and which tasks have failed and run again, since the last look."""
+    def _look_at_tasks(self) -> None:
+        """Tell which tasks have failed and run again since the last look."""
         with suppress(Exception):
             # if Spark cannot be asked, the query says why
             self._trouble = self._trouble or Trouble(
