@@ -18,7 +18,7 @@ from typing import Any
 
 from flinkish.common.configuration import Configuration, redacted
 from flinkish.common.job_status import JobStatus
-from flinkish.common.options import cluster, execution, flinkish, state
+from flinkish.common.options import execution, flinkish, memory, state
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
 from flinkish.jobdir.fencing import rest_url
 from flinkish.jobdir.layout import TotalsDescription
@@ -66,7 +66,7 @@ def where_state_lies(settings: JobSettings, directory: str | None) -> str:
     store = "RocksDB" if backend == "rocksdb" else "the heap"
     return (
         f"the memory of the Python workers (about {settings.managed_memory_bytes:,} bytes each, "
-        f"{cluster.MANAGED_MEMORY_SIZE.key}) and files below {directory or 'the temporary job directory'}/keyed-state; "
+        f"{memory.MANAGED_SIZE.key}) and files below {directory or 'the temporary job directory'}/keyed-state; "
         f"up to {settings.inline_state_bytes:,} bytes per subtask ({flinkish.STATE_INLINE_SIZE.key}) in Spark's state "
         f"store, in {store} of the executors ({state.BACKEND.key}: {backend})"
     )

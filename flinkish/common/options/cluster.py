@@ -15,16 +15,6 @@ NUMBER_OF_TASK_SLOTS: ConfigOption[int] = (
     .without_effect("see spark.executor.cores")
 )
 
-MANAGED_MEMORY_SIZE: ConfigOption[int] = (
-    ConfigOptions.key("taskmanager.memory.managed.size")
-    .memory_type()
-    .default_value(512 * 1024 * 1024)
-    .with_description(
-        "About what the state that a Python worker keeps in memory may take; the rest is read from files when it is "
-        "used."
-    )
-)
-
 LOCAL_STATE_ROOT_DIRS: ConfigOption[str | None] = (
     ConfigOptions.key("taskmanager.state.local.root-dirs")
     .string_type()

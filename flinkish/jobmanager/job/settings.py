@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
+from flinkish.common.memory import areas_of
+from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, memory, state
 from flinkish.common.time import Duration
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.runtime.job.deployment import JobSettings
+from flinkish.runtime.state.limits import DEFAULT_BYTES
 from flinkish.storage.files import is_directory
 from flinkish.storage.paths import absolute, is_local
 from flinkish.storage.stores import storage_of
@@ -158,7 +160,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         max_bytes_per_epoch=configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE),
         epoch_target_ms=_epoch_target_ms(configuration),
         auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),
-        managed_memory_bytes=configuration.get(cluster.MANAGED_MEMORY_SIZE),
+        managed_memory_bytes=managed_memory_of_slot(configuration, 1),
         inline_state_bytes=configuration.get(flinkish.STATE_INLINE_SIZE),
         local_state_root=(configuration.get(cluster.LOCAL_STATE_ROOT_DIRS) or "").split(",")[0].strip(),
         recover_from_local=configuration.get(execution.STATE_RECOVERY_FROM_LOCAL),
@@ -172,6 +174,18 @@ def job_settings(configuration: Configuration) -> JobSettings:
         state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),
         share_functions=configuration.get(flinkish.MINICLUSTER_SHARE_FUNCTIONS),
     )
+
+
+def managed_memory_of_slot(configuration: Configuration, slots: int) -> int:
+    """How much state the Python worker of a slot keeps in memory, in bytes: as in Flink, the slots of a TaskManager
+    share its managed memory.
+
+    Raises:
+        ConfigurationError: the sizes of areas contradict each other.
+    """
+    areas = areas_of(configuration)
+    managed = configuration.get(memory.MANAGED_SIZE) if areas is None else areas.managed
+    return DEFAULT_BYTES if managed is None else managed // slots
 
 
 def _epoch_target_ms(configuration: Configuration) -> int:
