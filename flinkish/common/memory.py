@@ -65,6 +65,11 @@ class Areas:
         """What the Python workers may take: state, and what user functions hold."""
         return self.managed + self.task_off_heap
 
+    def configured(self) -> MemoryConfiguration:
+        """What a TaskManager has that was started with these areas."""
+        origin = "taskmanager.memory.*"
+        return MemoryConfiguration(**vars(self), flink=self.flink, process=self.process, origin=origin)
+
     def lines(self) -> list[str]:
         """The areas as Flink prints them when a TaskManager starts."""
         rows = (
@@ -83,6 +88,25 @@ class Areas:
             ("    JVM Overhead:", self.jvm_overhead),
         )
         return ["Final TaskExecutor Memory configuration:", *(f"{name:<33}{size_text(size)}" for name, size in rows)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfiguration:
+    """What a TaskManager has of each area, in bytes; None: it is not known, or there is no limit."""
+
+    framework_heap: int | None = None
+    task_heap: int | None = None
+    framework_off_heap: int | None = None
+    task_off_heap: int | None = None
+    network: int | None = None
+    #: what the Python workers may take of the process, as far as it is theirs alone
+    managed: int | None = None
+    jvm_metaspace: int | None = None
+    jvm_overhead: int | None = None
+    flink: int | None = None
+    process: int | None = None
+    #: the settings from which all this follows, in words
+    origin: str = ""
 
 
 def areas_of(configuration: Configuration) -> Areas | None:

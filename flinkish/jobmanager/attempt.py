@@ -419,6 +419,7 @@ class QueryAttempt(EpochListener):
                 self.spark, self.job.name, self._secret, self._observer.task_failed
             )
             self._trouble.look(str(self._query.runId) if self._query is not None else "")
+        self._observer.cluster_looked_at()
 
     def _look_at_clock(self) -> None:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""

@@ -274,6 +274,8 @@ class JobRecord(JobObserver):
             accumulator_types=types_of(self.accumulators, self._job.classes),
             totals=totals,
             doing=self._run.doing_now(),
+            slots=self._run.slots,
+            memory=self._run.memory,
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:

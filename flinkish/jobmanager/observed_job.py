@@ -136,6 +136,10 @@ class ObservedJob(JobObserver):
             for observer in self.observers:
                 observer.epoch_running(progress)
 
+    def cluster_looked_at(self) -> None:
+        """Notify the observers."""
+        self._notify(lambda observer: observer.cluster_looked_at())
+
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers that the metadata of all epochs up to this one are committed."""
         self._notify(lambda observer: observer.epoch_committed(epoch))

@@ -20,6 +20,7 @@ from typing import Any
 
 from flinkish.errors import EnvironmentVersionError, FlinkishError, escaped
 from flinkish.spark.failures import translate
+from flinkish.spark.resources import killed_for_memory
 from flinkish.spark.session import is_remote, may_run_on_other_machines
 from flinkish.spark.worker import PLANNING_FOLDER, typed_failure
 
@@ -172,6 +173,7 @@ class LostExecutors:
                 gone = datetime.fromtimestamp(executor.removeTime().get().getTime() / 1000, timezone.utc)
                 when = f"{gone:%Y-%m-%d %H:%M:%S} UTC"
                 lost[executor.id()] = f"executor {executor.id()} on {executor.hostPort()} was lost at {when} ({reason})"
+                lost[executor.id()] += f": {killed}" if (killed := killed_for_memory(reason)) else ""
         return lost
 
 

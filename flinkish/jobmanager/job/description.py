@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
+from flinkish.common.memory import MemoryConfiguration
 from flinkish.errors import FlinkishError
 from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.job.lifecycle import Event
@@ -337,6 +338,22 @@ class ExceptionDescription:
 
 
 @dataclass(frozen=True)
+class SlotsDescription:
+    """The task slots of a job; None: it is not known, as under Spark Connect."""
+
+    #: those in which the widest level of the job runs at once
+    required: int
+    present: int | None = None
+    task_managers: int | None = None
+    #: the slots of a task manager; the least if they differ
+    per_task_manager: int | None = None
+    #: how many times the widest level fills the slots
+    waves: int | None = None
+    #: what follows, in words: that it waits, or runs in waves; "": nothing of the kind
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class DriverDescription:
     """The driver process that runs, or ran, a job."""
 
@@ -398,6 +415,10 @@ class JobDescription:
     #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
     #: parts"); "": nothing of the kind
     doing: str = ""
+    #: None: nobody has looked at them yet, or the job runs in the minicluster
+    slots: SlotsDescription | None = None
+    #: what a task manager has of each area of memory; None: as with ``slots``
+    memory: MemoryConfiguration | None = None
 
     def without_earlier(self) -> JobDescription:
         """The same without the earlier attempts of subtasks."""
@@ -448,6 +469,9 @@ class JobObserver:
 
     def checkpoint_ended(self, description: CheckpointDescription) -> None:
         """A checkpoint or savepoint has completed or failed."""
+
+    def cluster_looked_at(self) -> None:
+        """The attempt has looked at the executors, about once a second."""
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """An attempt has failed; the job is restarted after the delay, or, with None, has failed as well."""

@@ -119,6 +119,8 @@ class DriverSettings:
     epoch_timeout_s: float = 0.0
     #: how long a commit, or Spark's thread, is waited for when an epoch is given up; 0: without limit
     cancellation_timeout_s: float = 180.0
+    #: how long the first slot is waited for
+    slot_timeout_s: float = 300.0
     history_enabled: bool = False
     history_interval_ms: int = 60_000
     history_retention_ms: int = 0
@@ -224,6 +226,7 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         shutdown_timeout_s=_ms(configuration.get(flinkish.SHUTDOWN_TIMEOUT)) / 1000,
         epoch_timeout_s=_ms(configuration.get(flinkish.EPOCH_TIMEOUT)) / 1000,
         cancellation_timeout_s=_ms(configuration.get(core.TASK_CANCELLATION_TIMEOUT)) / 1000,
+        slot_timeout_s=_ms(configuration.get(cluster.SLOT_REQUEST_TIMEOUT)) / 1000,
         history_enabled=configuration.get(flinkish.HISTORY_ENABLED),
         history_interval_ms=_ms(configuration.get(flinkish.HISTORY_INTERVAL)),
         history_retention_ms=_ms(configuration.get(flinkish.HISTORY_RETENTION)),
