@@ -63,8 +63,8 @@ def settings_of_start(configuration: Configuration, command: SparkCommand, maste
         ConfigurationError: sizes contradict each other, or settings of Spark, or are above the machine's memory.
     """
     one_jvm, settings = ONE_JVM.fullmatch(master) is not None, dict[str, str]()
-    if configuration.contains(cluster.NUMBER_OF_TASK_SLOTS) and not one_jvm and command.chosen(CORES) is None:
-        cpus = int(command.chosen(CPUS) or 1)
+    if configuration.contains(cluster.NUMBER_OF_TASK_SLOTS) and not one_jvm and _chosen(command, CORES) is None:
+        cpus = int(_chosen(command, CPUS) or 1)
         settings[CORES] = str(configuration.get(cluster.NUMBER_OF_TASK_SLOTS) * cpus)
     areas = areas_of(configuration)
     if areas is None:
@@ -89,12 +89,16 @@ def settings_of_start(configuration: Configuration, command: SparkCommand, maste
     return settings
 
 
+def _chosen(command: SparkCommand, key: str) -> str | None:
+    return command.chosen(key, _OPTIONS.get(key, ""))
+
+
 def _of_memory(areas: Areas, command: SparkCommand, one_jvm: bool) -> dict[str, str]:
     heap = areas.heap // _MIB
     settings = {DRIVER_HEAP if one_jvm else EXECUTOR_HEAP: f"{heap}m"}
     if not one_jvm:
-        off_heap = command.chosen(OFF_HEAP) if (command.chosen(USES_OFF_HEAP) or "").lower() == "true" else None
-        apart = {PYTHON: spark_bytes(command.chosen(PYTHON) or "0"), OFF_HEAP: spark_bytes(off_heap or "0", "b")}
+        off_heap = _chosen(command, OFF_HEAP) if (_chosen(command, USES_OFF_HEAP) or "").lower() == "true" else None
+        apart = {PYTHON: spark_bytes(_chosen(command, PYTHON) or "0"), OFF_HEAP: spark_bytes(off_heap or "0", "b")}
         taken = {key: (size or 0) // _MIB for key, size in apart.items()}
         overhead = areas.process // _MIB - heap - sum(taken.values())
         if overhead <= 0:
@@ -107,7 +111,7 @@ def _of_memory(areas: Areas, command: SparkCommand, one_jvm: bool) -> dict[str, 
             )
         settings[OVERHEAD] = f"{overhead}m"
     for key, value in settings.items():
-        given = command.chosen(key, _OPTIONS.get(key, ""))
+        given = _chosen(command, key)
         if given is not None and spark_bytes(given) != spark_bytes(value):
             raise ConfigurationError(
                 f"Spark's setting {key} is {given}, and the keys taskmanager.memory.* make it {value}",
