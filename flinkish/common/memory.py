@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
@@ -67,7 +67,7 @@ class Areas:
 
     def configured(self) -> MemoryConfiguration:
         """What a TaskManager has that was started with these areas."""
-        origin = "taskmanager.memory.*"
+        origin = MemoryConfiguration.OF_FLINK
         return MemoryConfiguration(**vars(self), flink=self.flink, process=self.process, origin=origin)
 
     def lines(self) -> list[str]:
@@ -107,6 +107,9 @@ class MemoryConfiguration:
     process: int | None = None
     #: the settings from which all this follows, in words
     origin: str = ""
+
+    #: The origin of what follows from the keys of Flink.
+    OF_FLINK: ClassVar[str] = "taskmanager.memory.*"
 
 
 def areas_of(configuration: Configuration) -> Areas | None:

@@ -36,6 +36,7 @@ from flinkish.jobmanager.job.description import (
     RunningEpochDescription,
 )
 from flinkish.jobmanager.job.lifecycle import Event
+from flinkish.jobmanager.job.resources import describe_slots
 from flinkish.jobmanager.job.settings import checkpoint_settings
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.runtime.epoch.steps import EpochReport
@@ -238,6 +239,7 @@ class JobRecord(JobObserver):
     def describe(self) -> JobDescription:
         """The job as of now."""
         life, totals = self._run.life, self._totals()
+        managers = () if self._run.task_managers is None else self._run.task_managers.describe()
         times = life.times_ms
         end_ms = times[life.state.name] if life.terminal else None
         with self._lock:
@@ -274,8 +276,9 @@ class JobRecord(JobObserver):
             accumulator_types=types_of(self.accumulators, self._job.classes),
             totals=totals,
             doing=self._run.doing_now(),
-            slots=self._run.slots,
+            slots=self._run.slots or describe_slots(self._job.required_slots, managers),
             memory=self._run.memory,
+            task_managers=managers,
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:

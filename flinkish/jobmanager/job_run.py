@@ -51,6 +51,7 @@ from flinkish.storage.stores import storage_error
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.job_record import JobRecord
+    from flinkish.jobmanager.task_managers import TaskManagers
 
 
 _LOG = logging.getLogger("flinkish.JobManager")
@@ -122,9 +123,11 @@ class JobRun(ObservedJob):
         self.over = threading.Event()
         #: the record from which the job is described; None until the job has been submitted
         self.record: JobRecord | None = None
+        #: the registry of its task managers; None: it has none, or none yet
+        self.task_managers: TaskManagers | None = None
         #: what the job was warned of and what still holds: a name of the matter -> the text
         self.warnings: dict[str, str] = {}
-        #: the slots that there are, and the memory of a task manager; None: nobody has looked
+        #: the slots, if that is more than the task managers tell; and the memory of a task manager, if it is known
         self.slots: SlotsDescription | None = None
         self.memory: MemoryConfiguration | None = None
         self.checkpoints: Checkpoints = NoCheckpoints()

@@ -108,7 +108,7 @@ class JobStart(JobRun):
 
         def say(doing: str) -> None:
             self.life.try_to(JobStatus.CREATED, doing)
-            self.doing, self.slots = doing, SlotsDescription(generator.required_slots, 0, 0, note=doing)
+            self.doing, self.slots = doing, SlotsDescription(generator.required_slots, 0, note=doing)
 
         needed = generator.required_slots
         slots = await_slots(spark, needed, self._of_driver.slot_timeout_s, say, lambda: self.is_to_end)

@@ -1,4 +1,5 @@
-"""The observer that looks at what a job has to run on: its task slots, and the memory of its task managers.
+"""What a job has to run on: at its start it is fitted to the slots of the cluster, and an observer watches the slots
+and the memory of its task managers.
 
 Rule: fewer slots than the widest level needs are no fault: the level runs in waves, which the description says. No slot
 at all, and memory that is about to run out, are warnings for as long as they hold.
@@ -7,90 +8,28 @@ at all, and memory that is about to run out, are warnings for as long as they ho
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import core, flinkish
+from flinkish.common.memory import MemoryConfiguration
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.job.description import JobObserver, SlotsDescription
+from flinkish.jobmanager.job.description import JobObserver
+from flinkish.jobmanager.job.resources import describe_slots, near_limits, unlike_configured
 from flinkish.jobmanager.job.settings import managed_memory_of_slot
+from flinkish.jobmanager.job.task_managers import TaskManagerEvent
 from flinkish.jobmanager.job_run import JobRun
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
-from flinkish.spark.resources import (
-    Slots,
-    executors_of,
-    memory_of,
-    slots_for_parallelism,
-    slots_of,
-    slots_per_executor,
-    unlike_configured,
-)
+from flinkish.spark.resources import Slots, slots_for_parallelism, slots_per_executor
 
 _LOG = logging.getLogger("flinkish.JobMaster")
 
-_SLOTS, _UNLIKE, _MEMORY = "slots", "slots of an executor", "sizes of memory"
+_SLOTS, _UNLIKE, _SIZES, _NEAR = "slots", "slots of an executor", "sizes of memory", "memory of "
 
-#: So many looks at the number of executors come before one at each of them.
-_LOOKS = 10
-
-
-class ResourceWatch(JobObserver):
-    """Keeps the slots and the memory of a run up to date, and warns.
-
-    Args:
-        spark: the session.
-        run: the run, whose ``slots``, ``memory`` and ``warnings`` are kept.
-        job: its job graph.
-        configuration: that of the job.
-
-    Raises:
-        ConfigurationError: sizes of memory contradict each other.
-    """
-
-    def __init__(self, spark: Any, run: JobRun, job: JobDescriptor, configuration: Configuration) -> None:
-        self._spark = spark
-        self._run = run
-        self._job = job
-        self._configuration = configuration
-        self._looks = 0
-        run.memory, without_effect = memory_of(spark, configuration)
-        self._warn(_MEMORY, without_effect)
-        self._executors = -1
-        self.cluster_looked_at()
-        if run.slots is not None and run.slots.note:
-            _LOG.info("job '%s': %s", run.name, run.slots.note)
-
-    def cluster_looked_at(self) -> None:
-        """Look at the slots, if executors have come or gone."""
-        slots = self._changed_slots()
-        if slots is None:
-            self._run.slots = self._run.slots or describe_slots(self._job, None)
-            return
-        before, self._run.slots = self._run.slots, describe_slots(self._job, slots)
-        if before is not None and before.present not in (None, slots.present):
-            note = self._run.slots.note or f"{slots.present} slots, as many as it needs or more"
-            _LOG.info("job '%s': there were %s slots: now %s", self._run.name, before.present, note)
-        self._warn(_SLOTS, "" if slots.present else self._run.slots.note)
-        self._warn(_UNLIKE, unlike_configured(self._configuration, slots))
-
-    def _changed_slots(self) -> Slots | None:
-        """The slots, if they may have changed since the last look."""
-        count = executors_of(self._spark)
-        if count is None:
-            return None
-        self._looks -= 1
-        if count == self._executors and self._looks > 0:
-            return None
-        self._executors, self._looks = count, _LOOKS
-        return slots_of(self._spark)
-
-    def _warn(self, matter: str, text: str) -> None:
-        if text and self._run.warnings.get(matter) != text:
-            _LOG.warning("job '%s': %s", self._run.name, text)
-            self._run.warnings[matter] = text
-        elif not text:
-            self._run.warnings.pop(matter, None)
+#: Least time between two looks at the memory, in seconds.
+_LOOK_S = 1.0
 
 
 def fit_to_cluster(
@@ -107,29 +46,72 @@ def fit_to_cluster(
         ProgramError: the parallelism of an operator is above its max parallelism.
     """
     if generator.graph.follows_slots:
-        generator.on_slots(slots_for_parallelism(spark, slots, is_to_end))
+        parallelism = slots_for_parallelism(spark, slots, is_to_end)
+        if parallelism is not None:
+            generator.on_slots(parallelism)
     generator.with_managed_memory(managed_memory_of_slot(configuration, slots_per_executor(spark, slots)))
 
 
-def describe_slots(job: JobDescriptor, slots: Slots | None) -> SlotsDescription:
-    """The slots that a job needs and those that there are (None: nobody can be asked), with what follows in words."""
-    required = job.required_slots
-    if slots is None:
-        return SlotsDescription(required)
-    waves = -(-required // slots.present) if slots.present else None
-    note = ""
-    if waves is None:
-        note = f"waits for slots: needs {required}, has 0"
-    elif waves > 1:
-        note = (
-            f"{slots.present} slots, and the widest level has {required} Spark tasks: they run in {waves} waves; add "
-            f"executors, or set {core.PARALLELISM.key} or {flinkish.SPARK_PARTITIONS.key} to less"
-        )
-    return SlotsDescription(
-        required,
-        slots.present,
-        sum(slots.executors.values()),
-        slots.per_executor if slots.executors else None,
-        waves,
-        note,
-    )
+class ResourceWatch(JobObserver):
+    """Warns of what a run lacks to run on. It comes behind the registry of the run's task managers.
+
+    Args:
+        run: the run.
+        job: its job graph.
+        configuration: that of the job.
+        memory: what a task manager has of each area (None: nobody can be asked); and, in words, that sizes in the
+            configuration have no effect.
+    """
+
+    def __init__(
+        self,
+        run: JobRun,
+        job: JobDescriptor,
+        configuration: Configuration,
+        memory: tuple[MemoryConfiguration | None, str],
+    ) -> None:
+        self._run = run
+        self._job = job
+        self._configuration = configuration
+        self._looked_s = -_LOOK_S
+        run.memory, without_effect = memory
+        self._warn(_SIZES, without_effect)
+
+    def query_started(self) -> None:
+        """Say how the slots suffice."""
+        self._look_at_slots()
+
+    def task_manager_changed(self, event: TaskManagerEvent) -> None:
+        """Look whether the slots suffice still, or again."""
+        self._look_at_slots()
+
+    def _look_at_slots(self) -> None:
+        managers = () if self._run.task_managers is None else self._run.task_managers.describe()
+        slots = describe_slots(self._job.required_slots, managers)
+        if slots.present and slots.note:
+            _LOG.info("job '%s': %s", self._run.name, slots.note)
+        self._warn(_SLOTS, slots.note if slots.present == 0 else "")
+        self._warn(_UNLIKE, unlike_configured(self._configuration, managers))
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Look whether memory is about to run out."""
+        now_s = time.monotonic()
+        if self._run.task_managers is None or now_s - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = now_s
+        near = {
+            _NEAR + name: text
+            for name, text in near_limits(self._run.task_managers.describe(), self._run.memory).items()
+        }
+        for matter in [one for one in self._run.warnings if one.startswith(_NEAR) and one not in near]:
+            self._run.warnings.pop(matter, None)
+        for matter, text in near.items():
+            if matter not in self._run.warnings:
+                self._warn(matter, text)
+
+    def _warn(self, matter: str, text: str) -> None:
+        if not text:
+            self._run.warnings.pop(matter, None)
+        elif self._run.warnings.get(matter) != text:
+            _LOG.warning("job '%s': %s", self._run.name, text)
+            self._run.warnings[matter] = text

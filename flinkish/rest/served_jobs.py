@@ -11,6 +11,7 @@ from collections.abc import Callable
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Kind, Operation, Operations, Request
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.rest.route import Jobs, NotFoundError
 
 
@@ -63,6 +64,10 @@ class ServedJobs:
         # it has begun within this second
         self.forget()
         return found
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        """See `Jobs.reach`."""
+        return self._jobs.reach(task_manager)
 
     def forget(self) -> None:
         """Let the next request see what has changed just now."""

@@ -216,7 +216,8 @@ _HOLDS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY",
         OperationError,
         "Spark has run out of memory",
-        "give the driver and the executors more (spark.driver.memory, spark.executor.memory), or take smaller epochs "
+        "give the driver and the executors more heap (taskmanager.memory.task.heap.size where flinkish starts Spark, "
+        "else spark.driver.memory, spark.executor.memory), or take smaller epochs "
         "(flinkish.epoch.max-records-per-source); then start the same job again",
     ),
     (

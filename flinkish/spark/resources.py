@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.memory import MemoryConfiguration, areas_of
 from flinkish.common.options import cluster
 from flinkish.errors import NoResourceAvailableError
+from flinkish.runtime.phases import SystemClock
+from flinkish.spark.executor_status import status_store
 from flinkish.spark.session import is_remote
 from flinkish.spark.start_settings import (
     CORES,
@@ -36,8 +39,6 @@ from flinkish.spark.start_settings import (
 #: Spark's rule for the overhead where no setting says it: a part of the heap, and a minimum.
 _OVERHEAD_FACTOR, _LEAST_OVERHEAD = "spark.executor.memoryOverheadFactor", "spark.executor.minMemoryOverhead"
 
-# ---------------------------------------------------------------------- what a running Spark has
-
 
 def memory_of(spark: Any, configuration: Configuration) -> tuple[MemoryConfiguration | None, str]:
     """The memory of a TaskManager of a session, None where nobody can be asked (Spark Connect); and, in words, that
@@ -47,7 +48,7 @@ def memory_of(spark: Any, configuration: Configuration) -> tuple[MemoryConfigura
         ConfigurationError: sizes contradict each other.
     """
     areas = areas_of(configuration)
-    if is_remote(spark):
+    if status_store(spark) is None:
         return None, _NO_EFFECT if areas is not None else ""
     conf, one_jvm = spark.sparkContext.getConf(), _is_one_jvm(spark)
     heap_key = DRIVER_HEAP if one_jvm else EXECUTOR_HEAP
@@ -106,21 +107,11 @@ class Slots:
 
 def slots_of(spark: Any) -> Slots | None:
     """The slots that there are; None where nobody can be asked (Spark Connect)."""
-    if is_remote(spark):
+    store = status_store(spark)
+    if store is None:
         return None
-    found, executors = dict[int, int](), spark.sparkContext._jsc.sc().statusStore().executorList(True).iterator()
-    while executors.hasNext():
-        executor = executors.next()
-        slots = int(executor.maxTasks())
-        # the driver of a cluster is among them, and has none
-        if slots and executor.isActive():
-            found[slots] = found.get(slots, 0) + 1
-    return Slots(sum(slots * count for slots, count in found.items()), found)
-
-
-def executors_of(spark: Any) -> int | None:
-    """The number of executors of a session, the driver among them; None where nobody can be asked."""
-    return None if is_remote(spark) else int(spark.sparkContext._jsc.sc().statusStore().executorList(True).size())
+    found = Counter(one.slots for one in store.look(SystemClock().now_ms()) if one.active and one.slots)
+    return Slots(sum(slots * count for slots, count in found.items()), dict(found))
 
 
 #: Seconds between two looks at the slots; how long their number must have stayed the same to be taken for all that
@@ -183,9 +174,10 @@ def _asking_for_executors(spark: Any, needed: int) -> Iterator[None]:
         context.cancelJobGroup(group)
 
 
-def slots_for_parallelism(spark: Any, slots: Slots | None, is_to_end: Callable[[], bool]) -> int:
+def slots_for_parallelism(spark: Any, slots: Slots | None, is_to_end: Callable[[], bool]) -> int | None:
     """The number of slots that a session has once its executors have come, which is the parallelism of a job for which
     nobody has set one: as many as its settings say, as far as they do, and not fewer than are there.
+    None: nobody says it.
 
     Args:
         slots: those that are there; None: nobody can be asked.
@@ -223,10 +215,12 @@ def _expected(spark: Any, per_executor: int) -> int | None:
 _ROWS = 1 << 16
 
 
-def _slots_of_server(spark: Any) -> int:
+def _slots_of_server(spark: Any) -> int | None:
     """The slots of a server of Spark Connect, which are the partitions of a range of numbers there."""
     from pyspark.sql import functions
 
+    if not is_remote(spark):
+        return None
     partition = spark.range(_ROWS).select(functions.spark_partition_id().alias("partition"))
     return max(1, int(partition.distinct().count()))
 
@@ -238,55 +232,3 @@ def slots_per_executor(spark: Any, slots: Slots | None) -> int:
     with suppress(Exception):  # a server of Spark Connect may not tell its settings
         return max(1, int(spark.conf.get(CORES)) // int(spark.conf.get(CPUS, "1")))
     return 1
-
-
-def unlike_configured(configuration: Configuration, slots: Slots) -> str:
-    """What to say of executors that have another number of slots than the configuration says; "" if they do not."""
-    wanted = configuration.get(cluster.NUMBER_OF_TASK_SLOTS)
-    others = sorted(set(slots.executors) - {wanted})
-    if not configuration.contains(cluster.NUMBER_OF_TASK_SLOTS) or not others:
-        return ""
-    return (
-        f"{cluster.NUMBER_OF_TASK_SLOTS.key} is {wanted}, and executors have {', '.join(map(str, others))} slots "
-        f"({CORES} / {CPUS}, or the N of a master local[N])"
-    )
-
-
-# ---------------------------------------------------------------------- an executor that was killed
-
-#: Which area was too small for an executor that was killed, and the keys to raise.
-_OF_HEAP = (
-    "its heap was too small: raise taskmanager.memory.task.heap.size (or process.size) where flinkish starts Spark, "
-    "else spark.executor.memory"
-)
-_OF_PROCESS = (
-    "the whole process was too large, of which the Python workers are most often the reason: raise "
-    "taskmanager.memory.process.size, or task.off-heap.size for what user functions take, where flinkish starts Spark, "
-    "else spark.executor.memoryOverhead; or have fewer slots per executor"
-)
-#: What Spark, a resource manager or a container says of such an executor.
-_KILLED: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(r"exit(?:ed with)? (?:code|status)\W{0,3}52\b|Java heap space", re.IGNORECASE),
-        f"for memory: {_OF_HEAP}",
-    ),
-    (
-        re.compile(r"exceeding (?:physical |virtual )?memory limits|OOMKilled|beyond the .{0,20}memory", re.IGNORECASE),
-        f"for memory: {_OF_PROCESS}",
-    ),
-    (
-        re.compile(r"(?:exit(?:ed with)?|with) (?:code|status)\W{0,3}(?:137|-9)\b", re.IGNORECASE),
-        f"by SIGKILL, as a machine or a container does for memory; if that is so, {_OF_PROCESS}",
-    ),
-)
-
-
-def killed_for_memory(reason: str) -> str:
-    """What to say of an executor that was lost for this reason of Spark's: that it was killed for want of memory, of
-    which area, and which key to raise; "" if the reason says nothing of the kind.
-
-    >>> killed_for_memory("Command exited with code 137")[:32]
-    'it was killed by SIGKILL, as a m'
-    """
-    found = next((said for pattern, said in _KILLED if pattern.search(reason)), None)
-    return "" if found is None else f"it was killed {found}"

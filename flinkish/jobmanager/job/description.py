@@ -9,6 +9,7 @@ known, or not known yet.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
@@ -17,6 +18,7 @@ from flinkish.errors import FlinkishError
 from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import CheckpointSettings
+from flinkish.jobmanager.job.task_managers import TaskManagerDescription, TaskManagerEvent
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.task.progress import EpochProgress, SlowCall
@@ -339,12 +341,12 @@ class ExceptionDescription:
 
 @dataclass(frozen=True)
 class SlotsDescription:
-    """The task slots of a job; None: it is not known, as under Spark Connect."""
+    """The task slots of a job; None: it is not known, as before the job runs."""
 
     #: those in which the widest level of the job runs at once
-    required: int
+    required: int | None = None
+    #: those of the task managers that are there
     present: int | None = None
-    task_managers: int | None = None
     #: the slots of a task manager; the least if they differ
     per_task_manager: int | None = None
     #: how many times the widest level fills the slots
@@ -415,10 +417,16 @@ class JobDescription:
     #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
     #: parts"); "": nothing of the kind
     doing: str = ""
-    #: None: nobody has looked at them yet, or the job runs in the minicluster
-    slots: SlotsDescription | None = None
-    #: what a task manager has of each area of memory; None: as with ``slots``
+    slots: SlotsDescription = SlotsDescription()
+    #: what a task manager has of each area of memory; None: nobody can be asked, or the job runs in the minicluster
     memory: MemoryConfiguration | None = None
+    #: those that are there, then the last ones that have gone; empty: none is known, as before the first attempt
+    task_managers: tuple[TaskManagerDescription, ...] = ()
+
+    @cached_property
+    def task_manager_ids(self) -> dict[str, str]:
+        """Spark's id of an executor -> the id of the task manager."""
+        return {one.executor: one.id for one in self.task_managers}
 
     def without_earlier(self) -> JobDescription:
         """The same without the earlier attempts of subtasks."""
@@ -470,11 +478,11 @@ class JobObserver:
     def checkpoint_ended(self, description: CheckpointDescription) -> None:
         """A checkpoint or savepoint has completed or failed."""
 
-    def cluster_looked_at(self) -> None:
-        """The attempt has looked at the executors, about once a second."""
-
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """An attempt has failed; the job is restarted after the delay, or, with None, has failed as well."""
+
+    def task_manager_changed(self, event: TaskManagerEvent) -> None:
+        """A task manager has come or gone."""
 
     def task_failed(self, failure: FlinkishError) -> None:
         """A task has failed, and Spark runs it again: the attempt goes on."""

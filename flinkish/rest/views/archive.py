@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Operations
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.rest.route import Asked, Route
 from flinkish.rest.views import checkpoints, description, jobs, vertices
 
@@ -33,6 +34,10 @@ class _OneJob:
     def describe(self) -> JobManagerDescription:
         """The job alone."""
         return JobManagerDescription(self.job.driver, self.version, (self.job,))
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        """An archive reaches nobody."""
+        raise FinalOperationError(f"No TaskExecutor registered under {task_manager}")
 
     def describe_job(self, job_id: str) -> JobDescription:
         """The job.

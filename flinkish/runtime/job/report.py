@@ -59,6 +59,10 @@ class TaskPlace:
         return TaskPlace(host, executor, stage, partition, attempt, 0, pid)
 
 
+#: What reports had not at first.
+_LATER = frozenset({"bytes_in", "bytes_out", "process"})
+
+
 @dataclass(frozen=True)
 class TaskReport:
     """The figures of one task in one epoch."""
@@ -118,12 +122,14 @@ class TaskReport:
     bytes_out: int = 0
     #: lines that user functions have logged
     log: tuple[LogLine, ...] = ()
+    #: the figures of the process that it ran in (`new_figures`); empty if that has given them within the last second
+    process: dict[str, int] = field(default_factory=dict)
     #: states that the task has not reported before
     declared: tuple[DeclaredState, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is stored of a report, without figures that are 0 and were not there at first: their default says it."""
-        return {name: value for name, value in self.__dict__.items() if value or name not in ("bytes_in", "bytes_out")}
+        """What is stored of a report, without what is empty and was not there at first: the default says it."""
+        return {name: value for name, value in self.__dict__.items() if value or name not in _LATER}
 
     def encode(self) -> bytes:
         """Encode the report for the way to the driver."""

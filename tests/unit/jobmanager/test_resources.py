@@ -1,19 +1,32 @@
-"""What is said of the slots and of executors that were killed."""
+"""The parallelism that follows from slots, and what is said of slots and of memory that is about to run out."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from flinkish.common import WatermarkStrategy
 from flinkish.common.configuration import Configuration
+from flinkish.common.memory import MemoryConfiguration, areas_of
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobmanager.job.resources import describe_slots, near_limits, unlike_configured
 from flinkish.jobmanager.job.settings import job_settings, managed_memory_of_slot
-from flinkish.jobmanager.resources import describe_slots
-from flinkish.spark.resources import Slots, killed_for_memory, unlike_configured
+from flinkish.jobmanager.job.task_managers import (
+    LOST,
+    REGISTERED,
+    MemoryFigures,
+    TaskManagerDescription,
+    WorkerDescription,
+)
 
 MIB = 1 << 20
+AREAS = areas_of(Configuration.from_dict({"taskmanager.memory.process.size": "1728m"}))
+assert AREAS is not None
+FLINKS = AREAS.configured()
+SPARKS = MemoryConfiguration(task_heap=1024 * MIB, process=1408 * MIB, origin="Spark's settings")
 NUMBERS = DataGeneratorSource(lambda n: n, 10)
 
 
@@ -79,56 +92,109 @@ def test_the_widest_level_says_how_many_slots_are_required(
     assert generator.required_slots == generator.generate("id", "job").required_slots == required
 
 
+def managers(*slots: int | None, status: str = REGISTERED) -> list[TaskManagerDescription]:
+    """Task managers with so many slots each."""
+    return [
+        TaskManagerDescription(
+            id=f"host-{number}",
+            executor=str(number),
+            host="host",
+            status=status,
+            registered_ms=0,
+            heartbeat_ms=0,
+            slots=count,
+        )
+        for number, count in enumerate(slots)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("executors", "waves", "said"),
+    ("slots", "waves", "said"),
     [
-        ({}, None, ["waits for slots: needs 4, has 0"]),
-        ({1: 2}, 2, ["2 slots, and the widest level has 4 Spark tasks", "2 waves", "parallelism.default"]),
-        ({3: 1}, 2, ["2 waves", "flinkish.spark.partitions"]),
-        ({1: 4}, 1, []),
-        ({16: 2, 8: 1}, 1, []),
+        ((1, 1), 2, ["2 slots, and the widest level has 4 Spark tasks", "2 waves", "parallelism.default"]),
+        ((1,), 4, ["1 slot,", "4 waves", "flinkish.spark.partitions"]),
+        ((4,), 1, []),
+        ((16, 8), 1, []),
     ],
 )
-def test_slots_are_described_with_what_follows(executors: dict[int, int], waves: int | None, said: list[str]) -> None:
-    job = generator_of({"parallelism.default": "4"}).generate("id", "job")
-    present = sum(slots * count for slots, count in executors.items())
-    found = describe_slots(job, Slots(present, executors))
-    assert (found.required, found.present, found.task_managers, found.waves) == (
-        4,
-        present,
-        sum(executors.values()),
-        waves,
-    )
-    assert found.per_task_manager == min(executors, default=None)
+def test_slots_are_described_with_what_follows(slots: tuple[int, ...], waves: int, said: list[str]) -> None:
+    found = describe_slots(4, managers(*slots))
+    assert (found.required, found.present, found.per_task_manager) == (4, sum(slots), min(slots))
+    assert found.waves == waves
     assert bool(found.note) == bool(said)
     assert all(part in found.note for part in said)
 
 
-def test_slots_that_nobody_knows_are_left_out() -> None:
-    job = generator_of({"parallelism.default": "4"}).generate("id", "job")
-    found = describe_slots(job, None)
+def test_a_job_whose_task_managers_are_all_lost_waits_for_slots() -> None:
+    found = describe_slots(4, managers(2, 2, status=LOST))
+    assert (found.present, found.waves, found.note) == (0, None, "waits for slots: needs 4, has 0")
+
+
+@pytest.mark.parametrize("known", [[], managers(2, None)])
+def test_slots_that_nobody_knows_are_left_out(known: list[TaskManagerDescription]) -> None:
+    found = describe_slots(4, known)
     assert (found.required, found.present, found.waves, found.note) == (4, None, None, "")
 
 
 @pytest.mark.parametrize(
-    ("settings", "executors", "said"),
+    ("settings", "slots", "said"),
     [
-        ({}, {4: 2}, ""),
-        ({"taskmanager.numberOfTaskSlots": "4"}, {4: 2}, ""),
-        ({"taskmanager.numberOfTaskSlots": "4"}, {}, ""),
-        (
-            {"taskmanager.numberOfTaskSlots": "4"},
-            {2: 1, 4: 1},
-            "taskmanager.numberOfTaskSlots is 4, and executors have 2",
-        ),
+        ({}, (4, 4), ""),
+        ({"taskmanager.numberOfTaskSlots": "4"}, (4, 4), ""),
+        ({"taskmanager.numberOfTaskSlots": "4"}, (), ""),
+        ({"taskmanager.numberOfTaskSlots": "4"}, (2, 4), "taskmanager.numberOfTaskSlots is 4, and executors have 2"),
     ],
 )
 def test_executors_with_other_slots_than_configured_are_named(
-    settings: dict[str, str], executors: dict[int, int], said: str
+    settings: dict[str, str], slots: tuple[int, ...], said: str
 ) -> None:
-    text = unlike_configured(Configuration.from_dict(settings), Slots(0, executors))
+    text = unlike_configured(Configuration.from_dict(settings), managers(*slots))
     assert text.startswith(said)
     assert bool(text) == bool(said)
+
+
+#: Sizes of a TaskManager, what its JVM and its workers hold, the machine's memory -> what is said.
+NEAR: dict[str, tuple[MemoryConfiguration | None, int | None, list[int], int | None, list[str]]] = {
+    "far from every limit": (FLINKS, 300 * MIB, [200 * MIB], 8000 * MIB, []),
+    "the Python workers": (
+        FLINKS,
+        300 * MIB,
+        [250 * MIB, 250 * MIB],
+        8000 * MIB,
+        ["its Python workers hold 500 MiB of 512 MiB", "taskmanager.memory.task.off-heap.size"],
+    ),
+    "the whole process": (
+        FLINKS,
+        1300 * MIB,
+        [400 * MIB],
+        8000 * MIB,
+        ["its JVM and its Python workers hold 1.7 GiB of 1.7 GiB", "raise taskmanager.memory.process.size"],
+    ),
+    "the JVM is not known": (FLINKS, None, [400 * MIB], 8000 * MIB, []),
+    "Spark's own settings": (
+        SPARKS,
+        900 * MIB,
+        [400 * MIB],
+        8000 * MIB,
+        ["hold 1.3 GiB of 1.4 GiB", "spark.executor.memoryOverhead"],
+    ),
+    "the machine": (None, 300 * MIB, [3000 * MIB, 700 * MIB], 4000 * MIB, ["host host", "3.9 GiB of the 3.9 GiB"]),
+    "nothing is known": (None, None, [3000 * MIB], None, []),
+}
+
+
+@pytest.mark.parametrize("case", NEAR)
+def test_memory_that_is_about_to_run_out_is_told_with_the_key_to_raise(case: str) -> None:
+    sizes, jvm, workers, physical, said = NEAR[case]
+    (manager,) = managers(2)
+    manager = replace(
+        manager,
+        memory=MemoryFigures(jvm_rss=jvm, physical=physical),
+        workers=tuple(WorkerDescription(pid, 0, rss) for pid, rss in enumerate(workers)),
+    )
+    found = near_limits([manager], sizes)
+    assert len(found) == bool(said)
+    assert all(part in text for text in found.values() for part in said)
 
 
 @pytest.mark.parametrize(
@@ -142,38 +208,3 @@ def test_executors_with_other_slots_than_configured_are_named(
 )
 def test_the_slots_of_a_task_manager_share_its_managed_memory(settings: dict[str, str], slots: int, size: int) -> None:
     assert managed_memory_of_slot(Configuration.from_dict(settings), slots) == size
-
-
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [
-        # of a standalone cluster, of YARN, of Kubernetes, of an executor whose heap is full
-        (
-            "Command exited with code 137",
-            ["SIGKILL", "taskmanager.memory.process.size", "spark.executor.memoryOverhead"],
-        ),
-        (
-            "Container killed by YARN for exceeding physical memory limits. 2.1 GB of 2 GB physical memory used. "
-            "Consider boosting spark.executor.memoryOverhead.",
-            ["for memory", "taskmanager.memory.process.size"],
-        ),
-        (
-            "The executor with id 3 exited with exit code 137(SIGKILL, possible container OOM).",
-            ["SIGKILL", "task.off-heap.size"],
-        ),
-        ("Container from a bad node: container_1. Exit status: 137.", ["SIGKILL"]),
-        (
-            "The executor with id 3 exited with exit code 52(JVM OOM).",
-            ["for memory", "taskmanager.memory.task.heap.size"],
-        ),
-        ("Command exited with code 52", ["its heap", "spark.executor.memory"]),
-        ("Command exited with code 1", []),
-        ("Executor heartbeat timed out after 137000 ms", []),
-        ("worker lost: 192.168.137.52:7078", []),
-        ("Executor decommission.", []),
-    ],
-)
-def test_an_executor_that_was_killed_for_memory_is_told_with_the_key_to_raise(reason: str, said: list[str]) -> None:
-    text = killed_for_memory(reason)
-    assert bool(text) == bool(said)
-    assert all(part in text for part in said)
