@@ -97,8 +97,28 @@ def _head(job: Json, now_ms: int, zone: tzinfo | None) -> Iterator[str]:
             ("records", f"{number(metrics.get('records_in', 0))} in, {number(metrics.get('records_out', 0))} out"),
             ("watermark", _with_lag(metrics.get("watermark_ms"), now_ms, zone)),
             ("state", job["state"]),
+            ("slots", _slots(job)),
+            ("memory", _areas(job)),
         ]
     )
+
+
+def _slots(job: Json) -> str:
+    slots = job["slots"]
+    if slots["present"] is None:
+        return ""
+    return slots["note"] or f"{slots['present']}, of which the widest level needs {slots['required']}"
+
+
+def _areas(job: Json) -> str:
+    """The areas of memory of a task manager, without those of which Spark has none or says nothing."""
+    areas = dict(job["memory"] or {})
+    origin, total = areas.pop("origin", ""), areas.pop("process", None)
+    parts = ", ".join(f"{name.replace('_', ' ')} {size(each)}" for name, each in areas.items() if each)
+    if not parts:
+        return ""
+    whole = "" if total is None else f"{size(total)}: "
+    return f"of a task manager {whole}{parts} (by {origin})"
 
 
 def _epochs(job: Json, now_ms: int) -> str:

@@ -70,12 +70,13 @@ def near_limits(managers: Iterable[TaskManagerDescription], sizes: MemoryConfigu
         held_on[one.host] += python + (jvm or 0)
         if one.memory.physical is not None:
             physical[one.host] = one.memory.physical
-        limits = [] if sizes is None else list(_limits(sizes, python, jvm))
+        # the driver's own process and workers have the machine, and nobody limits them
+        limits = [] if sizes is None or one.in_driver else list(_limits(sizes, python, jvm))
         held, limit, of, raised = max(limits, key=lambda each: each[0] / each[1], default=(0, 1, "", ""))
         if held >= NEAR * limit:
             found[one.id] = (
-                f"task manager '{one.id}': {of} {short_text(held)} of {short_text(limit)}, and may be killed for "
-                f"memory: raise {raised}, or have fewer slots per executor"
+                f"task manager '{one.id}': {of} {short_text(held)} of {short_text(limit)}; a container kills it beyond "
+                f"its limit: raise {raised}, or have fewer slots per executor"
             )
     for host, limit in physical.items():
         if held_on[host] >= NEAR * limit:
