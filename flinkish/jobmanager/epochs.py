@@ -192,7 +192,7 @@ def explained(failure: FlinkishError, spark: Any, query: str) -> FlinkishError:
 _DIAGNOSES = {
     False: "see what the functions of that task call",
     True: "if the machine has killed it for want of memory (dmesg says so), take smaller epochs or fewer subtasks at a "
-    "time, or give it more",
+    "time, keep less state in memory (taskmanager.memory.managed.size), or give it more",
 }
 
 

@@ -185,9 +185,11 @@ def slots_for_parallelism(spark: Any, slots: Slots | None, is_to_end: Callable[[
     """
     if slots is None:
         return _slots_of_server(spark)
+    if _is_one_jvm(spark):
+        return slots.present
     expected, begun = _expected(spark, slots.per_executor), time.monotonic()
     changed, known = begun, slots.present
-    while not (_is_one_jvm(spark) or is_to_end()) and known < (expected or known + 1):
+    while not is_to_end() and known < (expected or known + 1):
         now = time.monotonic()
         if now - begun > _PATIENCE_S or (expected is None and now - changed > _STABLE_S):
             break

@@ -86,6 +86,7 @@ function showHead(job, now) {
     [number(job.metrics.records_out), "records out"],
     [number(job.metrics.restarts), "restarts"],
     [watermark(job.metrics.watermark_ms), "watermark"],
+    [number(job.slots.present), job.slots.required === null ? "slots" : `slots, needs ${job.slots.required}`],
   ];
   const running = job.running_epoch;
   const last = job.story.filter((one) => one.subject.startsWith("job ")).pop();
@@ -95,6 +96,7 @@ function showHead(job, now) {
       + (job.directory ? ` · ${job.directory}` : " · temporary directory")),
     last && element("div", {}, `${last.cause || ""}`),
     job.doing ? element("div", { class: "busy" }, job.doing) : null,
+    job.slots.note && job.slots.note !== job.doing ? element("div", { class: "busy" }, job.slots.note) : null,
     element("div", { class: "figures" }, ...figures.map(([value, title]) =>
       element("div", {}, element("b", {}, value), element("span", { class: "dim" }, title)))),
     running && element("div", {}, `epoch ${number(running.epoch)} has run for ${span(running.duration_ms)}: `

@@ -3,7 +3,7 @@ own:
 
     python slots_job.py '{"folder": ..., "settings": {...}}'
 
-It prints ``seen`` and a JSON object for each stage: the slots of the description, the parallelism of the vertices, and
+With a cluster that has no executor, its start fails. It prints ``seen`` and a JSON object for each stage: the slots of the description, the parallelism of the vertices, and
 the number of attempts.
 """
 
@@ -20,6 +20,7 @@ from flinkish.common import WatermarkStrategy
 from flinkish.common.configuration import Configuration
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import NoResourceAvailableError
 from flinkish.jobmanager.client import JobManager
 from flinkish.jobmanager.job.description import JobDescription
 from tests.support.local_cluster import spark_home
@@ -34,7 +35,11 @@ def main(folder: str, settings: dict[str, str]) -> None:
     source = DataGeneratorSource(slowly, records_per_epoch=10, splits=2)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda n: n).reduce(lambda a, b: a).filter(lambda n: False).print()
-    client = env.execute_async("slots")
+    try:
+        client = env.execute_async("slots")
+    except NoResourceAvailableError:
+        print(JobManager.get().describe().jobs[0], flush=True)
+        raise
     see("one", lambda job: present(job) == 1)
     see("two", lambda job: present(job) == 2 and len(executors(job)) == 2)
     client.cancel().result()
