@@ -3,8 +3,8 @@ own:
 
     python slots_job.py '{"folder": ..., "settings": {...}}'
 
-With a cluster that has no executor, its start fails. It prints ``seen`` and a JSON object for each stage: the slots of the description, the parallelism of the vertices, and
-the number of attempts.
+With a cluster that has no executor, its start fails. It prints ``seen`` and a JSON object for each stage: the slots of
+the description, the parallelism of the vertices, and the number of attempts.
 """
 
 from __future__ import annotations
