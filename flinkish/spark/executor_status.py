@@ -65,7 +65,7 @@ _COLLECTORS = {
     "old": ("MajorGCCount", "MajorGCTime"),
     "concurrent": ("ConcurrentGCCount", "ConcurrentGCTime"),
 }
-_USAGE = re.compile(r"used = (\d+)\(.*committed = (\d+)\(.*max = (-?\d+)")
+_USAGE = re.compile(r"(\w+) = (\d+)\(")
 
 
 class StatusStore:
@@ -119,9 +119,9 @@ class StatusStore:
         peaks = one.get("peakMemoryMetrics") or {}
         memory = {name: int(peaks[key]) for key, name in _PEAKS.items() if peaks.get(key)}
         if one["id"] == DRIVER and self._heap is not None:
-            usage = _USAGE.search(str(self._heap.getHeapMemoryUsage().toString()))
-            if usage is not None:
-                memory |= {"heap_used": int(usage[1])} | ({"heap_max": int(usage[3])} if int(usage[3]) > 0 else {})
+            # a limit that there is not is -1
+            usage = dict(_USAGE.findall(str(self._heap.getHeapMemoryUsage().toString())))
+            memory |= {f"heap_{name}": int(usage[name]) for name in ("used", "committed", "max") if name in usage}
         else:
             memory["heap_max"] = self._heap_max
         return ExecutorStatus(
@@ -166,6 +166,10 @@ def _time_ms(text: str) -> int:
     return round(datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp() * 1000)
 
 
+#: The figures of `new_figures` that are of the executor's memory.
+_REPORTED = ("physical", "jvm_rss", "heap_used", "heap_committed", "metaspace_used", "metaspace_committed")
+
+
 class ReportedExecutors:
     """The executors that tasks report: all that is known under Spark Connect and in the minicluster, where nobody else
     can be asked.
@@ -201,7 +205,7 @@ class ReportedExecutors:
                 for jvm in [jvm for jvm, heard_ms in jvms.items() if now_ms - heard_ms > self._timeout_ms]:
                     del jvms[jvm]
                 cores = figures.get("cores", known.cores)
-                memory = {name: figures[name] for name in ("jvm_rss", "physical") if name in figures}
+                memory = {name: figures[name] for name in _REPORTED if name in figures}
                 known = replace(known, cores=cores, slots=cores, memory={**known.memory, **memory})
                 if len(jvms) > 1:
                     known = replace(known, cores=None, slots=None, memory={})
@@ -250,7 +254,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
         "taskmanager.memory.process.size, or spark.executor.memoryOverhead, or have fewer slots per executor)",
     ),
     (re.compile(r"\bcode 143\b|SIGTERM", re.I), "it was ended by SIGTERM"),
-    (re.compile(r"worker lost|host .*lost", re.I), "its host was lost"),
+    (re.compile(r"\bworker lost\b", re.I), "the machine that it ran on was lost"),
 )
 
 

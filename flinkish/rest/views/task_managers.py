@@ -129,7 +129,6 @@ def _resource(cores: float = 0.0) -> Json:
 def summary(manager: TaskManager, now_ms: int) -> Json:
     """A task manager in the list of all."""
     memory = manager.memory
-    free = memory.heap_max - memory.heap_used if memory.heap_max and memory.heap_used else 0
     return {
         "id": manager.id,
         "path": f"flinkish://{manager.host}/{manager.id}",
@@ -144,7 +143,8 @@ def summary(manager: TaskManager, now_ms: int) -> Json:
         "hardware": {
             "cpuCores": manager.cores,
             "physicalMemory": memory.physical or 0,
-            "freeMemory": free,
+            # Flink's name for the limit of the heap
+            "freeMemory": memory.heap_max or 0,
             "managedMemory": manager.areas.managed or 0,
         },
         "memoryConfiguration": {name: getattr(manager.areas, of) or 0 for name, of in _MEMORY.items()},
@@ -164,6 +164,7 @@ def details(manager: TaskManager, now_ms: int) -> Json:
         "metrics": {
             **dict.fromkeys(_FIGURES, 0),
             "heapUsed": memory.heap_used or 0,
+            "heapCommitted": memory.heap_committed or 0,
             "heapMax": memory.heap_max or 0,
             "garbageCollectors": [{"name": one.name, "count": one.count, "time": one.time_ms} for one in collectors],
         },
@@ -173,7 +174,10 @@ def details(manager: TaskManager, now_ms: int) -> Json:
 #: Flink's name of a metric, or one of ours -> the figure of the memory.
 _OF_MEMORY = {
     "Status.JVM.Memory.Heap.Used": "heap_used",
+    "Status.JVM.Memory.Heap.Committed": "heap_committed",
     "Status.JVM.Memory.Heap.Max": "heap_max",
+    "Status.JVM.Memory.Metaspace.Used": "metaspace_used",
+    "Status.JVM.Memory.Metaspace.Committed": "metaspace_committed",
     "Status.JVM.Memory.Heap.Peak": "heap_peak",
     "Status.JVM.Memory.NonHeap.Peak": "non_heap_peak",
     "Status.JVM.Memory.Direct.Peak": "direct_peak",

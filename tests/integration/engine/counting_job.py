@@ -189,6 +189,9 @@ def main(options: dict[str, Any]) -> None:
             print("executors", json.dumps(executors(client.describe())), flush=True)
         print(f"epochs {len(reports_of(client.run))}", flush=True)
     client.get_job_execution_result().result()
+    if "executors" in options:
+        of_task_managers = [str(event) for event in client.describe().story if event.subject.startswith("task manager")]
+        print("task managers", json.dumps(of_task_managers), flush=True)
     print("finished", flush=True)
 
 

@@ -59,7 +59,7 @@ def test_those_that_are_there_are_listed_with_their_slots_cores_and_memory(job: 
     assert first["hardware"] == {
         "cpuCores": 8,
         "physicalMemory": 16 * GIB,
-        "freeMemory": 3 * GIB,
+        "freeMemory": 4 * GIB,
         "managedMemory": 0,
     }
     assert first["timeSinceLastHeartbeat"] == 77
