@@ -8,7 +8,6 @@ at all, and memory that is about to run out, are warnings for as long as they ho
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,14 +21,15 @@ from flinkish.jobmanager.job.task_managers import TaskManagerEvent
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.spark.resources import Slots, slots_for_parallelism, slots_per_executor
 
 _LOG = logging.getLogger("flinkish.JobMaster")
 
 _SLOTS, _UNLIKE, _SIZES, _NEAR = "slots", "slots of an executor", "sizes of memory", "memory of "
 
-#: Least time between two looks at the memory, in seconds.
-_LOOK_S = 1.0
+#: Least time between two looks at the memory, in ms.
+_LOOK_MS = 1_000
 
 
 def fit_to_cluster(
@@ -61,6 +61,7 @@ class ResourceWatch(JobObserver):
         configuration: that of the job.
         memory: what a task manager has of each area (None: nobody can be asked); and, in words, that sizes in the
             configuration have no effect.
+        clock: the clock of the looks.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class ResourceWatch(JobObserver):
         job: JobDescriptor,
         configuration: Configuration,
         memory: tuple[MemoryConfiguration | None, str],
+        clock: Clock | None = None,
     ) -> None:
         self._run = run
         self._job = job
         self._configuration = configuration
-        self._looked_s = -_LOOK_S
+        self._clock = clock or SystemClock()
+        self._looked_ms = -_LOOK_MS
         run.memory, without_effect = memory
         self._warn(_SIZES, without_effect)
 
@@ -95,10 +98,10 @@ class ResourceWatch(JobObserver):
 
     def epoch_done(self, report: EpochReport) -> None:
         """Look whether memory is about to run out."""
-        now_s = time.monotonic()
-        if self._run.task_managers is None or now_s - self._looked_s < _LOOK_S:
+        now_ms = self._clock.now_ms()
+        if self._run.task_managers is None or 0 <= now_ms - self._looked_ms < _LOOK_MS:
             return
-        self._looked_s = now_s
+        self._looked_ms = now_ms
         near = {
             _NEAR + name: text
             for name, text in near_limits(self._run.task_managers.describe(), self._run.memory).items()

@@ -147,7 +147,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "rest": (16, 2_333),
     "rest/views": (12, 2_317),
     "session": (11, 2_174),
-    "jobmanager": (40, 10_449),
+    "jobmanager": (40, 10_452),
     "jobmanager/replay": (3, 534),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_590),

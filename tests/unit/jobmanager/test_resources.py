@@ -8,6 +8,7 @@ import pytest
 
 from flinkish.common import WatermarkStrategy
 from flinkish.common.configuration import Configuration
+from flinkish.common.job_id import JobID
 from flinkish.common.memory import MemoryConfiguration, areas_of
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
@@ -21,6 +22,14 @@ from flinkish.jobmanager.job.task_managers import (
     TaskManagerDescription,
     WorkerDescription,
 )
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.resources import ResourceWatch
+from flinkish.jobmanager.task_managers import TaskManagers
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.report import TaskPlace, TaskReport
+from flinkish.runtime.phases import ManualClock
+from flinkish.spark.executor_status import ExecutorStatus
+from tests.support.job_descriptors import job_of_levels
 
 MIB = 1 << 20
 AREAS = areas_of(Configuration.from_dict({"taskmanager.memory.process.size": "1728m"}))
@@ -208,3 +217,50 @@ def test_memory_that_is_about_to_run_out_is_told_with_the_key_to_raise(case: str
 )
 def test_the_slots_of_a_task_manager_share_its_managed_memory(settings: dict[str, str], slots: int, size: int) -> None:
     assert managed_memory_of_slot(Configuration.from_dict(settings), slots) == size
+
+
+class Store:
+    """The executors that Spark knows, as the test sets them."""
+
+    def __init__(self) -> None:
+        self.executors: list[ExecutorStatus] = []
+
+    def look(self, now_ms: int) -> list[ExecutorStatus]:
+        return self.executors
+
+
+def executor(name: str, slots: int = 1, *, active: bool = True) -> ExecutorStatus:
+    return ExecutorStatus(executor=name, host="host", added_ms=1, heard_ms=1, slots=slots, active=active, reason="gone")
+
+
+def test_a_run_is_warned_while_it_has_no_slots_and_while_memory_is_about_to_run_out() -> None:
+    job, store, run = job_of_levels({0: (), 1: (0,)}), Store(), JobRun(JobID(), "shop")
+    settings, clock = Configuration.from_dict({"taskmanager.numberOfTaskSlots": "2"}), ManualClock(0)
+    run.task_managers = TaskManagers(job, run.task_manager_changed, store)
+    run.observers += [run.task_managers, ResourceWatch(run, job, settings, (FLINKS, "sizes have no effect"), clock)]
+
+    def seen(*executors: ExecutorStatus) -> set[str]:
+        store.executors = list(executors)
+        assert run.task_managers is not None
+        run.task_managers.look()
+        return set(run.warnings.values()) - {"sizes have no effect"}
+
+    def reported(rss: int) -> set[str]:
+        place = TaskPlace("host", "2", 1, 0, 0, 1, 7)
+        clock.advance(1_000)
+        run.epoch_done(
+            EpochReport(3, 0, 0, 0, None, False, tasks=(TaskReport(0, 0, place=place, process={"rss": rss}),))
+        )
+        return set(run.warnings.values()) - {"sizes have no effect"}
+
+    assert "sizes have no effect" in run.warnings.values()
+    assert seen(executor("1", slots=2)) == set()
+    (waits,) = seen(executor("1", active=False))
+    assert waits.startswith("waits for slots: needs ")
+    (unlike,) = seen(executor("2", slots=3))
+    assert unlike.startswith("taskmanager.numberOfTaskSlots is 2, and executors have 3 slots")
+    assert seen(executor("2", slots=2), executor("3", slots=2)) == set()
+    assert reported(100 * MIB) == set()
+    (near,) = reported(500 * MIB)
+    assert "its Python workers hold 500 MiB of 512 MiB" in near
+    assert reported(200 * MIB) == set()
