@@ -100,7 +100,13 @@ def task_manager_named(asked: Asked) -> TaskManager:
     return found
 
 
-_AREAS = ("taskHeapMemory", "taskOffHeapMemory", "managedMemory", "networkMemory")
+#: Flink's name of an area of a slot -> that of `MemoryConfiguration`.
+_AREAS = {
+    "taskHeapMemory": "task_heap",
+    "taskOffHeapMemory": "task_off_heap",
+    "managedMemory": "managed",
+    "networkMemory": "network",
+}
 #: Flink's name of an area -> that of `MemoryConfiguration`.
 _MEMORY = {
     "frameworkHeap": "framework_heap",
@@ -122,8 +128,11 @@ _FIGURES = (
 )
 
 
-def _resource(cores: float = 0.0) -> Json:
-    return {"cpuCores": cores, **dict.fromkeys(_AREAS, 0), "extendedResources": {}}
+def _resource(manager: TaskManager, slots: int) -> Json:
+    """What so many slots of a task manager have, the memory in MiB."""
+    part = slots / max(manager.slots, 1)
+    sizes = {name: int((getattr(manager.areas, of) or 0) * part) >> 20 for name, of in _AREAS.items()}
+    return {"cpuCores": float(slots), **sizes, "extendedResources": {}}
 
 
 def summary(manager: TaskManager, now_ms: int) -> Json:
@@ -138,8 +147,8 @@ def summary(manager: TaskManager, now_ms: int) -> Json:
         "slotsNumber": manager.slots,
         "freeSlots": manager.free_slots,
         "assignedTasks": manager.assigned_tasks,
-        "totalResource": _resource(float(manager.slots)),
-        "freeResource": _resource(float(manager.free_slots)),
+        "totalResource": _resource(manager, manager.slots),
+        "freeResource": _resource(manager, manager.free_slots),
         "hardware": {
             "cpuCores": manager.cores,
             "physicalMemory": memory.physical or 0,
@@ -158,7 +167,7 @@ def details(manager: TaskManager, now_ms: int) -> Json:
     return {
         **summary(manager, now_ms),
         "allocatedSlots": [
-            {"jobId": job_id, "resource": _resource(1.0), "assignedTasks": tasks}
+            {"jobId": job_id, "resource": _resource(manager, 1), "assignedTasks": tasks}
             for (job_id, _), tasks in manager.held.items()
         ],
         "metrics": {

@@ -84,6 +84,8 @@ def test_the_areas_of_memory_are_those_of_the_configuration(job: JobDescription)
         "totalProcessMemory": 1811939328,
     }
     assert given["hardware"]["managedMemory"] == 536870920
+    # in MiB, of four slots and of three
+    assert [given[of]["managedMemory"] for of in ("totalResource", "freeResource")] == [512, 384]
     assert set(ask((job,), "/taskmanagers/node-0")["memoryConfiguration"].values()) == {0}
 
 
