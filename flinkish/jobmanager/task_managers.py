@@ -82,7 +82,6 @@ class TaskManagers(JobObserver):
         job: the job graph.
         notify: is called when a task manager has come or gone.
         store: who is asked for the executors; None: what tasks report is all that is known.
-        access: gives, of Spark's id of an executor and its host, what can be asked there; None: there is nothing.
         reports: keeps what tasks report of their executors.
         clock: the driver's clock, of which all times are.
     """
@@ -92,7 +91,6 @@ class TaskManagers(JobObserver):
         job: JobDescriptor,
         notify: Callable[[TaskManagerEvent], None],
         store: Executors | None = None,
-        access: Callable[[str, str], ReachableTaskManager] | None = None,
         reports: ReportedExecutors | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -100,7 +98,6 @@ class TaskManagers(JobObserver):
         self._notify = notify
         self._reports = reports or ReportedExecutors()
         self._executors: Executors = store or self._reports
-        self._access = access
         self._clock = clock or SystemClock()
         self._lock, self._looking = threading.Lock(), threading.Lock()
         #: executor -> what was found at the last look; those that have gone are among them
@@ -248,12 +245,10 @@ class TaskManagers(JobObserver):
 
     def reach(self, name: str) -> ReachableTaskManager | None:
         """The task manager with this id, to be asked for more than it reports; None: it is none that can be asked."""
-        if self._access is None:
-            return None
         with self._lock:
             for one in self._known.values():
                 if one.active and not one.in_driver and manager_id(one.host, one.executor) == name:
-                    return self._access(one.executor, one.host)
+                    return self._executors.reach(one.executor, one.host)
         return None
 
     def _tasks_of_workers(self) -> dict[tuple[str, int], list[str]]:

@@ -13,10 +13,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from flinkish.runtime.job.report import TaskPlace
 from flinkish.spark.place import DRIVER
+
+if TYPE_CHECKING:
+    from flinkish.spark.executor_access import ExecutorAccess
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,9 @@ class Executors(Protocol):
         """Those that are there, and those that have gone, as far as it is remembered. May raise any exception if Spark
         cannot be asked."""
 
+    def reach(self, executor: str, host: str) -> ExecutorAccess | None:
+        """An executor, to be asked for what it does not report; None: it cannot be asked."""
+
 
 #: What Spark gives as its metrics -> our name; all of them are the most since the executor has begun.
 _PEAKS = {
@@ -65,7 +71,7 @@ _COLLECTORS = {
     "old": ("MajorGCCount", "MajorGCTime"),
     "concurrent": ("ConcurrentGCCount", "ConcurrentGCTime"),
 }
-_USAGE = re.compile(r"(\w+) = (\d+)\(")
+_USAGE = re.compile(r"\b(used|committed|max) = (\d{1,19})\(")
 
 
 class StatusStore:
@@ -78,6 +84,7 @@ class StatusStore:
     _sharing: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, spark: Any) -> None:
+        self._spark = spark
         context = spark.sparkContext
         jvm, self._context = context._jvm, context._jsc.sc()
         self._store = self._context.statusStore()
@@ -112,6 +119,12 @@ class StatusStore:
                 self._found = [one for one in found if one.executor != DRIVER or one.cores]
                 self._looked_s = time.monotonic()
             return self._found
+
+    def reach(self, executor: str, host: str) -> ExecutorAccess:
+        """An executor, to be asked."""
+        from flinkish.spark.executor_access import ExecutorAccess
+
+        return ExecutorAccess(self._spark, executor, host)
 
     def _status(self, one: Mapping[str, Any], now_ms: int) -> ExecutorStatus:
         removed, active = one.get("removeTime"), bool(one["isActive"])
@@ -210,6 +223,9 @@ class ReportedExecutors:
                 if len(jvms) > 1:
                     known = replace(known, cores=None, slots=None, memory={})
             self._known[place.executor] = known
+
+    def reach(self, executor: str, host: str) -> None:
+        """Nobody but its tasks speaks for an executor."""
 
     def memory_of(self, executor: str) -> Mapping[str, int]:
         """What its tasks have reported of its memory."""

@@ -57,6 +57,29 @@ RECORDS = 60
 NOW_MS = 1_800_000_000_000
 
 
+class AnsweringTaskManager:
+    """A task manager that answers, or raises what it is told to."""
+
+    def __init__(self, raises: Exception | None = None) -> None:
+        self._raises = raises
+
+    def _check(self) -> None:
+        if self._raises is not None:
+            raise self._raises
+
+    def threads(self) -> list[tuple[str, str]]:
+        self._check()
+        return [("main", '"main" RUNNABLE')]
+
+    def files(self) -> list[tuple[str, int, int]]:
+        self._check()
+        return [("stderr", 12, 34)]
+
+    def tail(self, name: str) -> str:
+        self._check()
+        return f"the end of {name}"
+
+
 @dataclass(frozen=True)
 class FixedJobs:
     """Jobs that do not change."""
@@ -74,7 +97,7 @@ class FixedJobs:
         raise FinalOperationError(f"this driver knows no job {job_id}")
 
     def reach(self, task_manager: str) -> ReachableTaskManager:
-        raise FinalOperationError(f"the task manager {task_manager} cannot be asked")
+        return AnsweringTaskManager()
 
     @property
     def operations(self) -> Operations:

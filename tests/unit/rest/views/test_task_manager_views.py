@@ -21,7 +21,7 @@ from flinkish.jobmanager.job.task_managers import (
 )
 from flinkish.rest.route import NotFoundError
 from flinkish.rest.views import ROUTES
-from tests.support.described_jobs import NOW_MS, ask, wide_job
+from tests.support.described_jobs import NOW_MS, AnsweringTaskManager, ask, wide_job
 from tests.support.rest_jobs import KNOWN, FakeJobs, api_of
 
 GIB = 1 << 30
@@ -134,33 +134,10 @@ def test_two_jobs_share_a_task_manager(job: JobDescription) -> None:
 # ---------------------------------------------------------------------- what is asked of an executor
 
 
-class Executor:
-    """An executor that answers, or raises what it is told to."""
-
-    def __init__(self, raises: Exception | None = None) -> None:
-        self._raises = raises
-
-    def _check(self) -> None:
-        if self._raises is not None:
-            raise self._raises
-
-    def threads(self) -> list[tuple[str, str]]:
-        self._check()
-        return [("main", '"main" RUNNABLE')]
-
-    def files(self) -> list[tuple[str, int, int]]:
-        self._check()
-        return [("stderr", 12, 34)]
-
-    def tail(self, name: str) -> str:
-        self._check()
-        return f"the end of {name}"
-
-
 class Reached(FakeJobs):
     """Jobs with executors."""
 
-    def __init__(self, job: JobDescription, executor: Executor | None) -> None:
+    def __init__(self, job: JobDescription, executor: AnsweringTaskManager | None) -> None:
         super().__init__(job)
         self._executor = executor
 
@@ -179,14 +156,14 @@ ANSWERS = {
 }
 
 
-def asked(job: JobDescription, path: str, executor: Executor | None) -> tuple[int, str]:
+def asked(job: JobDescription, path: str, executor: AnsweringTaskManager | None) -> tuple[int, str]:
     answer = api_of(Reached(job, executor), ROUTES).answer("GET", f"/taskmanagers/node-1/{path}", "", KNOWN, b"")
     return answer.status, answer.body.decode()
 
 
 @pytest.mark.parametrize("path", ANSWERS)
 def test_an_executor_is_asked_for_its_threads_and_for_what_it_prints(job: JobDescription, path: str) -> None:
-    status, body = asked(job, path, Executor())
+    status, body = asked(job, path, AnsweringTaskManager())
     assert status == 200
     assert ANSWERS[path] in body
 
@@ -195,13 +172,17 @@ def test_an_executor_is_asked_for_its_threads_and_for_what_it_prints(job: JobDes
 @pytest.mark.parametrize(
     ("executor", "status", "says"),
     [
-        (Executor(OperationError("all its slots are busy", hint="ask again")), 503, "all its slots are busy"),
-        (Executor(FinalOperationError("it has no such file")), 404, "it has no such file"),
+        (
+            AnsweringTaskManager(OperationError("all its slots are busy", hint="ask again")),
+            503,
+            "all its slots are busy",
+        ),
+        (AnsweringTaskManager(FinalOperationError("it has no such file")), 404, "it has no such file"),
         (None, 501, "Spark Connect reaches no certain executor"),
     ],
 )
 def test_one_that_does_not_answer_is_told_of_in_a_sentence(
-    job: JobDescription, path: str, executor: Executor | None, status: int, says: str
+    job: JobDescription, path: str, executor: AnsweringTaskManager | None, status: int, says: str
 ) -> None:
     code, body = asked(job, path, executor)
     assert code == status
@@ -210,6 +191,6 @@ def test_one_that_does_not_answer_is_told_of_in_a_sentence(
 
 def test_the_driver_is_not_asked_by_spark(job: JobDescription) -> None:
     here = replace(job, task_managers=(manager("1", in_driver=True),))
-    status, body = asked(here, "thread-dump", Executor(AssertionError("nobody is asked")))
+    status, body = asked(here, "thread-dump", AnsweringTaskManager(AssertionError("nobody is asked")))
     assert status == 200
     assert "MainThread" in body
