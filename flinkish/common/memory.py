@@ -68,7 +68,8 @@ class Areas:
     def configured(self) -> MemoryConfiguration:
         """What a TaskManager has that was started with these areas."""
         origin = MemoryConfiguration.OF_FLINK
-        return MemoryConfiguration(**vars(self), flink=self.flink, process=self.process, origin=origin)
+        totals = {"flink": self.flink, "process": self.process, "python": self.python}
+        return MemoryConfiguration(**vars(self), **totals, origin=origin)
 
     def lines(self) -> list[str]:
         """The areas as Flink prints them when a TaskManager starts."""
@@ -99,12 +100,13 @@ class MemoryConfiguration:
     framework_off_heap: int | None = None
     task_off_heap: int | None = None
     network: int | None = None
-    #: what the Python workers may take of the process, as far as it is theirs alone
     managed: int | None = None
     jvm_metaspace: int | None = None
     jvm_overhead: int | None = None
     flink: int | None = None
     process: int | None = None
+    #: what of it the Python workers may take
+    python: int | None = None
     #: the settings from which all this follows, in words
     origin: str = ""
 

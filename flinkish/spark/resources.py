@@ -68,7 +68,7 @@ def memory_of(spark: Any, configuration: Configuration) -> tuple[MemoryConfigura
         framework_off_heap=0,
         task_off_heap=off_heap,
         network=0,
-        managed=python,
+        python=python,
         jvm_overhead=overhead,
         process=total,
         origin="Spark's settings",

@@ -91,13 +91,13 @@ def near_limits(managers: Iterable[TaskManagerDescription], sizes: MemoryConfigu
 def _limits(sizes: MemoryConfiguration, python: int, jvm: int | None) -> Iterator[tuple[int, int, str, str]]:
     """What is held of a limit, the limit, what holds it, and the key to raise."""
     own = sizes.origin == MemoryConfiguration.OF_FLINK
-    if sizes.managed:
+    if sizes.python:
         keys = (
             f"{memory.TASK_OFF_HEAP_SIZE.key} (and {memory.PROCESS_SIZE.key})"
             if own
             else "spark.executor.pyspark.memory"
         )
-        yield python, sizes.managed + (sizes.task_off_heap or 0 if own else 0), "its Python workers hold", keys
+        yield python, sizes.python, "its Python workers hold", keys
     if sizes.process and jvm is not None:
         key = memory.PROCESS_SIZE.key if own else "spark.executor.memoryOverhead"
         yield python + jvm, sizes.process, "its JVM and its Python workers hold", key

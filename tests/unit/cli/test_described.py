@@ -301,6 +301,7 @@ def test_slots_and_the_areas_of_memory_are_told_as_far_as_they_are_known() -> No
     assert line_with(found, "slots") == ["slots", "6, of which the widest level needs 4"]
     ((_, memory),) = [line_with(found, "memory")]
     assert memory.startswith("of a task manager 1.7 GiB: framework heap 128.0 MiB, task heap 384.0 MiB, ")
+    assert "python" not in memory
     assert memory.endswith("jvm overhead 192.0 MiB, flink 1.2 GiB (by taskmanager.memory.*)")
 
 
