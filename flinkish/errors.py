@@ -10,7 +10,7 @@ Beside a class: who must act, and whether the job is worth a restart; so for all
     │   ├── ConfigurationError · DuplicateUidError · UnserializableFunctionError
     │   └── InvalidKeyError · TypeMismatchError · MalformedRecordError · StateAccessError · StoredClassError
     ├── OperationError                       the operator            restart
-    │   ├── ConnectionFailedError · SimulatedCrash
+    │   ├── ConnectionFailedError · NoResourceAvailableError · SimulatedCrash
     │   └── FinalOperationError              the operator            no restart
     │       ├── EnvironmentVersionError · JobDirectoryError · FencedError
     │       └── IncompatibleJobError · SavepointError · UnsafeStateError
@@ -444,6 +444,10 @@ class JobDirectoryError(FinalOperationError):
 
 class ConnectionFailedError(OperationError, ConnectionError):
     """An external system (Kafka, a database, a file system) cannot be reached."""
+
+
+class NoResourceAvailableError(OperationError):
+    """There are no task slots: no executor has come within ``slot.request.timeout``."""
 
 
 class EnvironmentVersionError(FinalOperationError):

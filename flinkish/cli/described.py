@@ -97,8 +97,28 @@ def _head(job: Json, now_ms: int, zone: tzinfo | None) -> Iterator[str]:
             ("records", f"{number(metrics.get('records_in', 0))} in, {number(metrics.get('records_out', 0))} out"),
             ("watermark", _with_lag(metrics.get("watermark_ms"), now_ms, zone)),
             ("state", job["state"]),
+            ("slots", _slots(job)),
+            ("memory", _areas(job)),
         ]
     )
+
+
+def _slots(job: Json) -> str:
+    slots = job.get("slots")
+    if slots is None or slots["present"] is None:
+        return ""
+    return slots["note"] or f"{slots['present']}, of which the widest level needs {slots['required']}"
+
+
+def _areas(job: Json) -> str:
+    """The areas of memory of a task manager, without those of which Spark has none or says nothing."""
+    areas = dict(job.get("memory") or {})
+    origin, total, _ = areas.pop("origin", ""), areas.pop("process", None), areas.pop("python", None)
+    parts = ", ".join(f"{name.replace('_', ' ')} {size(each)}" for name, each in areas.items() if each)
+    if not parts:
+        return ""
+    whole = "" if total is None else f"{size(total)}: "
+    return f"of a task manager {whole}{parts} (by {origin})"
 
 
 def _epochs(job: Json, now_ms: int) -> str:
@@ -128,6 +148,8 @@ def _with_lag(watermark_ms: int | None, now_ms: int, zone: tzinfo | None) -> str
 
 def _task_managers(job: Json, now_ms: int) -> list[str]:
     """Those that are there, and the last ones that were lost. A description of an earlier flinkish has none."""
+    may_hold = (job.get("memory") or {}).get("python")
+    limit = "" if may_hold is None else f" of {size(may_hold)}"
     heads = ("task manager", "status", " slots", " running", " holds", " heap", " JVM", " Python", "")
     rows = []
     for one in job.get("task_managers", ()):
@@ -143,7 +165,7 @@ def _task_managers(job: Json, now_ms: int) -> list[str]:
                 one["holds"],
                 f"{size(heap)} of {size(memory['heap_max'])}",
                 size(memory["jvm_rss"]),
-                f"{size(sum(python))} in {len(python)}" if python else UNKNOWN,
+                f"{size(sum(python))}{limit} in {len(python)}" if python else UNKNOWN,
                 "" if ended_ms is None else f"{age(ended_ms, now_ms)}: {one_line(one['reason'], 300)}",
             )
         )

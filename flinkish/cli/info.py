@@ -89,7 +89,8 @@ def _shown(program: Any, arguments: argparse.Namespace) -> str:
         return mermaid(drawing_of(graph, chaining))
     if arguments.svg is not None:
         return svg(drawing_of(graph, chaining)) + "\n"
-    parallelism = f"parallelism {graph.default_parallelism}"
+    slots = " (on a cluster: its slots)" if graph.follows_slots else ""
+    parallelism = f"parallelism {graph.default_parallelism}{slots}"
     return f"job '{program.name}', {parallelism}\n\n{explain(graph, chaining)}\n\n{state_of_plan(graph, chaining)}\n"
 
 

@@ -93,11 +93,20 @@ class EnvironmentSettings:
         return self
 
     def get_parallelism(self) -> int:
-        """The parallelism that was set or configured, else the default local parallelism."""
+        """The parallelism that was set or configured, else the default local parallelism. Operators that set none get
+        the number of the cluster's task slots in the last case, which is known once the job starts."""
         parallelism = self._configuration.get(core.PARALLELISM)
         if parallelism is None or parallelism == ExecutionConfig.PARALLELISM_DEFAULT:
             return self.get_default_local_parallelism()
         return parallelism
+
+    def _has_parallelism(self) -> bool:
+        """Whether anybody has set a parallelism."""
+        configured = self._configuration.get(core.PARALLELISM)
+        return self._default_local_parallelism is not None or configured not in (
+            None,
+            ExecutionConfig.PARALLELISM_DEFAULT,
+        )
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Set the parallelism of all environments of this process that set none. Raises ArgumentValueError below 1."""

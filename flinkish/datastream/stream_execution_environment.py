@@ -245,6 +245,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             ProgramError: the program is wrong, or empty.
         """
         graph = self._program.stream_graph(self._configuration, self.get_parallelism(), or_submitted=or_submitted)
+        graph.follows_slots = not self._has_parallelism()
         graph.check()
         return graph
 
@@ -453,7 +454,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         **settings: Any,
     ) -> StreamNode:
         """Add an operator to the program, on behalf of a stream. Unless the settings say otherwise, it gets the
-        parallelism that the environment has at this moment, as in Flink."""
-        if settings.get("parallelism") is None:
+        parallelism that the environment has at this moment, as in Flink; if it has none yet, that of the submission."""
+        if settings.get("parallelism") is None and self._has_parallelism():
             settings["parallelism"] = self.get_parallelism()
         return self._program.add(name, factory, output_type, inputs, **settings)

@@ -229,7 +229,7 @@ def _skew(time_s: float, before_s: float, after_s: float) -> float:
 def of_slots(slots: int | None, parallelism: int | None) -> Finding:
     """Whether as many tasks can run at a time as a job has subtasks; None: the slots are not known, or the parallelism
     is not set."""
-    wanted = "not set, so it is the number of this machine's cores" if parallelism is None else str(parallelism)
+    wanted = "not set, so it is the number of slots" if parallelism is None else str(parallelism)
     text = f"{'not known' if slots is None else slots}, parallelism.default: {wanted}"
     if slots is not None and parallelism is not None and parallelism > slots:
         hint = (

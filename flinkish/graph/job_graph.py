@@ -39,6 +39,7 @@ from flinkish.runtime.job.deployment import (
     OperatorDescriptor,
     SinkDescriptor,
     VertexDescriptor,
+    slots_of_levels,
 )
 from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.guarded_factory import GuardedFactory
@@ -95,6 +96,11 @@ class JobGraphGenerator:
         self._chaining = chaining
         #: the classes that stored values may be instances of; None: not looked for yet
         self._classes: ProgramClasses | None = None
+        self._analyse()
+
+    def _analyse(self) -> None:
+        """Find out what of the graph depends on the parallelism of its operators."""
+        graph = self._graph
         self._edges = graph.edges()
         self._in: dict[int, list[StreamEdge]] = defaultdict(list)
         self._out: dict[int, list[StreamEdge]] = defaultdict(list)
@@ -130,6 +136,33 @@ class JobGraphGenerator:
             self._settings,
             classes=self._classes,
         )
+
+    @property
+    def graph(self) -> StreamGraph:
+        """The program."""
+        return self._graph
+
+    @property
+    def required_slots(self) -> int:
+        """The number of task slots that the widest level of the job needs (`slots_of_levels`)."""
+        graph, heads = self._graph, [chain[0] for chain in self._chains]
+        widths = ((self._levels[head.id], graph.parallelism_of(head)) for head in heads)
+        return slots_of_levels(widths, self._settings.spark_partitions)
+
+    def on_slots(self, slots: int) -> None:
+        """The cluster has so many slots: they are the parallelism of operators for which nobody has set one.
+
+        Raises:
+            ProgramError: the parallelism of an operator is above its max parallelism.
+        """
+        if self._graph.follows_slots and slots != self._graph.default_parallelism:
+            self._graph.default_parallelism = slots
+            self._graph.check()
+            self._analyse()
+
+    def with_managed_memory(self, size_bytes: int) -> None:
+        """Set how much state a worker keeps in memory, for the job graphs generated from now on."""
+        self._settings = replace(self._settings, managed_memory_bytes=size_bytes)
 
     def with_shipped_files(self, shipped: ShippedFiles) -> None:
         """Set the files that are shipped to the workers with the program, for the job graphs generated from now on."""

@@ -126,6 +126,8 @@ class StreamGraph:
         self, default_parallelism: int, default_max_parallelism: int | None = None, generate_uids: bool = True
     ) -> None:
         self.default_parallelism = default_parallelism
+        #: whether nobody has set it: where there is a cluster, it is the number of its slots
+        self.follows_slots = False
         self.default_max_parallelism = default_max_parallelism
         self.generate_uids = generate_uids
         #: whether operators whose max parallelism differs may be in one chain

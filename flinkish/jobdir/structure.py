@@ -58,6 +58,13 @@ def source_uids(structure: Structure) -> list[str]:
     return [source.rpartition(_OF_SOURCE)[0] for source in structure.sources]
 
 
+def parallelism_of(structure: Structure) -> dict[str, int]:
+    """The uid of the head of each task -> its parallelism, of the program with this structure."""
+    sources = (source.rpartition(_OF_SOURCE) for source in structure.sources)
+    found = {uid: int(rest.rstrip(")").partition(",")[0]) for uid, _, rest in sources}
+    return found | {vertex.uid: vertex.parallelism for vertex in structure.vertices}
+
+
 def _source_of(vertex: VertexDescriptor) -> str:
     """A source as text, with what the assignment of its splits to subtasks depends on: its parallelism and, for a
     generated source, the number of splits."""

@@ -102,12 +102,16 @@ def start_report(
         FlinkishError: as the start would, but for states that cannot be taken over.
     """
     from flinkish.checkpoint.restore import RestoredProgram, declared_by, take_over
+    from flinkish.jobmanager.resources import fit_to_cluster
     from flinkish.spark.dependencies import ship
+    from flinkish.spark.resources import await_slots
     from flinkish.spark.session import get_session
 
     settings = driver_settings(configuration)
     generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
     spark = session if session is not None else get_session(configuration, job_name)
+    slots = await_slots(spark, generator.required_slots, settings.slot_timeout_s, lambda doing: None, lambda: False)
+    fit_to_cluster(generator, spark, configuration, slots, lambda: False)
     generator.with_shipped_files(ship(spark, configuration))
     path = None if settings.job_dir is None else directory_of_job(settings.job_dir, job_name)
     directory = existing_directory(path) if path is not None and Job.NAME in child_names(path) else None

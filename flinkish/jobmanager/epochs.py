@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from flinkish.common.memory import memory_of_machine, short_text
 from flinkish.errors import FlinkishError, OperationError, RetryableError, SparkLostError
 from flinkish.jobmanager.epoch_gate import EpochListener, StopQuery, listener_of
 from flinkish.jobmanager.remote import ServerListener, server_listener
@@ -188,7 +188,7 @@ def explained(failure: FlinkishError, spark: Any, query: str) -> FlinkishError:
 _DIAGNOSES = {
     False: "see what the functions of that task call",
     True: "if the machine has killed it for want of memory (dmesg says so), take smaller epochs or fewer subtasks at a "
-    "time, or give it more",
+    "time, keep less state in memory (taskmanager.memory.managed.size), or give it more",
 }
 
 
@@ -200,18 +200,5 @@ def _how_it_ended(end: tuple[int, int] | None) -> tuple[str, str]:
     if code >= 0:
         return f"has ended with exit code {code}", ""
     name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-    memory = f": perhaps memory, its peak was {_size(peak_bytes)} of {_size(_memory_bytes())}"
+    memory = f": perhaps memory, its peak was {short_text(peak_bytes)} of {short_text(memory_of_machine())}"
     return f"was killed by {name}", memory if -code == signal.SIGKILL else ""
-
-
-def _memory_bytes() -> int:
-    """The memory of the machine, or of the container if it has less."""
-    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):
-            sizes.append(int(Path(file).read_text()))
-    return min(sizes)
-
-
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / 2**30:,.1f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:,.0f} MiB"

@@ -18,7 +18,7 @@ from typing import Any
 
 from flinkish.common.configuration import Configuration, redacted
 from flinkish.common.job_status import JobStatus
-from flinkish.common.options import cluster, execution, flinkish, state
+from flinkish.common.options import execution, flinkish, memory, state
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
 from flinkish.jobdir.fencing import rest_url
 from flinkish.jobdir.layout import TotalsDescription
@@ -36,6 +36,7 @@ from flinkish.jobmanager.job.description import (
     RunningEpochDescription,
 )
 from flinkish.jobmanager.job.lifecycle import Event
+from flinkish.jobmanager.job.resources import describe_slots
 from flinkish.jobmanager.job.settings import checkpoint_settings
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.runtime.epoch.steps import EpochReport
@@ -66,7 +67,7 @@ def where_state_lies(settings: JobSettings, directory: str | None) -> str:
     store = "RocksDB" if backend == "rocksdb" else "the heap"
     return (
         f"the memory of the Python workers (about {settings.managed_memory_bytes:,} bytes each, "
-        f"{cluster.MANAGED_MEMORY_SIZE.key}) and files below {directory or 'the temporary job directory'}/keyed-state; "
+        f"{memory.MANAGED_SIZE.key}) and files below {directory or 'the temporary job directory'}/keyed-state; "
         f"up to {settings.inline_state_bytes:,} bytes per subtask ({flinkish.STATE_INLINE_SIZE.key}) in Spark's state "
         f"store, in {store} of the executors ({state.BACKEND.key}: {backend})"
     )
@@ -238,6 +239,7 @@ class JobRecord(JobObserver):
     def describe(self) -> JobDescription:
         """The job as of now."""
         machine, totals = self._run.machine, self._totals()
+        managers = () if self._run.task_managers is None else self._run.task_managers.describe()
         times = machine.times_ms
         end_ms = times[machine.state.name] if machine.terminal else None
         with self._lock:
@@ -274,7 +276,9 @@ class JobRecord(JobObserver):
             accumulator_types=types_of(self.accumulators, self._job.classes),
             totals=totals,
             doing=self._run.doing_now(),
-            task_managers=() if self._run.task_managers is None else self._run.task_managers.describe(),
+            slots=self._run.slots or describe_slots(self._job.required_slots, managers),
+            memory=self._run.memory,
+            task_managers=managers,
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:

@@ -18,6 +18,7 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
+from flinkish.common.memory import MemoryConfiguration
 from flinkish.errors import FencedError, FlinkishError, InternalError, message_of
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import JobEnd, Program
@@ -39,7 +40,7 @@ from flinkish.jobmanager.decision import (
     Wait,
     decide,
 )
-from flinkish.jobmanager.job.description import RestoreDescription
+from flinkish.jobmanager.job.description import RestoreDescription, SlotsDescription
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.observed_job import ObservedJob, describe
 from flinkish.jobmanager.restart import Restarts
@@ -126,6 +127,9 @@ class JobRun(ObservedJob):
         self.task_managers: TaskManagers | None = None
         #: what the job was warned of and what still holds: a name of the matter -> the text
         self.warnings: dict[str, str] = {}
+        #: the slots, if that is more than the task managers tell; and the memory of a task manager, if it is known
+        self.slots: SlotsDescription | None = None
+        self.memory: MemoryConfiguration | None = None
         self.checkpoints: Checkpoints = NoCheckpoints()
         #: what the job was restored from last; None: it has begun without state
         self.restored: RestoreDescription | None = None

@@ -19,14 +19,17 @@ from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FinalOperationError, OperationError
+from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import End
+from flinkish.jobmanager.job.description import SlotsDescription
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, in_background
 from flinkish.jobmanager.observed_job import describe
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
+from flinkish.spark.resources import Slots, await_slots
 from flinkish.spark.settings import SparkWork
 
 T = TypeVar("T")
@@ -88,6 +91,23 @@ class JobStart(JobRun):
         """Say what is done next. Raises OperationError if the job is to end."""
         self.doing, self.parts = doing, lambda: None
         self.check()
+
+    def wait_for_slots(self, spark: Any, generator: JobGraphGenerator) -> Slots | None:
+        """Wait until there is a task slot, as CREATED; returns the slots, None where nobody can be asked.
+
+        Raises:
+            NoResourceAvailableError: none has come within ``slot.request.timeout``.
+            OperationError: the job is to end.
+        """
+
+        def say(doing: str) -> None:
+            self.machine.try_to(JobStatus.CREATED, doing)
+            self.doing, self.slots = doing, SlotsDescription(generator.required_slots, 0, note=doing)
+
+        needed = generator.required_slots
+        slots = await_slots(spark, needed, self._of_driver.slot_timeout_s, say, lambda: self.is_to_end)
+        self.check()
+        return slots
 
     def check(self) -> None:
         """Raise OperationError if the job is to end."""

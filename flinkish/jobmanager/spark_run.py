@@ -49,6 +49,7 @@ from flinkish.runtime.epoch.commit import COMMIT_HINT
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
+from flinkish.spark.resources import await_slots
 from flinkish.spark.session import is_remote
 from flinkish.spark.settings import SparkWork
 
@@ -152,7 +153,20 @@ class SparkRun(KeptRun):
 
     def begin_attempt(self) -> None:
         self._begins = True
+        self._await_slots()
         self.attempt.begin()
+
+    def _await_slots(self) -> None:
+        """Wait until there is a task slot, or the job is to end: all executors may have been lost."""
+
+        def say(doing: str) -> None:
+            self.doing = doing
+
+        needed, timeout_s = self.job.required_slots, self.settings.slot_timeout_s
+        try:
+            await_slots(self.spark, needed, timeout_s, say, lambda: self.wishes.to_end)
+        finally:
+            self.doing = ""
 
     def has_more_queries(self) -> bool:
         return self.attempt.has_more_queries

@@ -131,7 +131,7 @@ def _started(
         if configuration.get(execution.TARGET) == _MINICLUSTER:
             run = _minicluster_run(submission, generator, configuration, plan)
         else:
-            run = _spark_run(submission, generator, configuration, plan, session)
+            run = _spark_run(submission, generator, configuration, session)
         run.observers += archives
         submission.begin(run)
     return submission.client
@@ -313,11 +313,11 @@ def _spark_run(
     submission: _Submission,
     generator: JobGraphGenerator,
     configuration: Configuration,
-    json_plan: dict[str, Any],
     session: Any,
 ) -> KeptRun:
     """Claim the job's directory, and make its first plan there; returns the run."""
     from flinkish.jobmanager.preparation import Preparation, prepare_directory
+    from flinkish.jobmanager.resources import fit_to_cluster
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
@@ -332,6 +332,8 @@ def _spark_run(
         session = _session_of(start, configuration, short_lived=_needs_no_fast_jvm(generator, settings))
     spark = session
     check_session(spark, f"job '{name}'")
+    fit_to_cluster(generator, spark, configuration, start.wait_for_slots(spark, generator), lambda: start.is_to_end)
+    start.check()
     missing = missing_delta(spark) if settings.needs_delta or spark_of_delta() is None else ""
     if missing:
         settings = without_delta(settings, configuration, missing)
@@ -362,7 +364,7 @@ def _spark_run(
         raise
     run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, start.machine)
     run.fall_back = preparation.fall_back
-    _attach(run, plan.job, json_plan, temporary)
+    _attach(run, plan.job, json.loads(plan_json(generator.graph)), temporary, configuration)
     return run
 
 
@@ -385,15 +387,19 @@ def _needs_no_fast_jvm(generator: JobGraphGenerator, settings: DriverSettings) -
     return keeps_nothing and not generator.uses_data_frames() and hasattr(sys.modules["__main__"], "__file__")
 
 
-def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], temporary: bool) -> None:
+def _attach(
+    run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], temporary: bool, configuration: Configuration
+) -> None:
     """Attach the observers of the job, in the order in which they are notified."""
     from flinkish.checkpoint.compatibility import StateCatalog
     from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.checkpoint_taker import attach_checkpoints
     from flinkish.jobmanager.history_tables import delta_history
     from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs, progress_for
+    from flinkish.jobmanager.resources import ResourceWatch
     from flinkish.jobmanager.task_managers import TaskManagers
     from flinkish.spark.executor_status import status_store
+    from flinkish.spark.resources import memory_of
     from flinkish.spark.session import where_to_look
 
     settings, directory = run.settings, run.directory
@@ -407,8 +413,10 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     progress = progress_for(
         settings.progress, job, lambda: where_to_look(run.spark, shown), lambda: run.checkpoints.describe()
     )
+    watches: tuple[JobObserver, ...]
     watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
     run.task_managers = TaskManagers(job, run.task_manager_changed, status_store(run.spark))
+    watches = (*watches, ResourceWatch(run, job, configuration, memory_of(run.spark, configuration)))
     run.observers += [run.record, totals, TaskLogs(job), run.task_managers, *watches, progress]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))

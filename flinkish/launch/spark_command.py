@@ -133,6 +133,12 @@ class SparkCommand:
         named = self._spark.either(option, key)
         return self._file_settings.get(key, self._platform_settings.get(key)) if named is None else named
 
+    def chosen(self, key: str, option: str = "") -> str | None:
+        """The value of a setting that the user has chosen, by an option or a properties file; None: the platform's
+        holds, or Spark's default."""
+        named = self._spark.either(option, key)
+        return self._file_settings.get(key) if named is None else named
+
     def jars(self) -> list[str]:
         """The jar files of the packages. Spark's own resolution finds them, once for the same packages."""
         packages, options = self.packages(), self._spark

@@ -124,7 +124,7 @@ def submit_variables(settings: Mapping[str, str], short_lived: bool = False) -> 
     # it imports PySpark, without which the modules that import this one work in the minicluster
     from flinkish.launch.daemon import DRIVERS_OUTPUT
 
-    given, command = submitted_options(os.environ), _command(settings)
+    given, command = submitted_options(os.environ), command_of(settings)
     # with a server's address in the environment, the JVM would not take a master
     variables: dict[str, str | None] = {"SPARK_REMOTE": None}
     if is_complete(given) and not settings.keys() & set(MERGED_SETTINGS):
@@ -312,7 +312,7 @@ def make_archive_after_this_program(settings: Mapping[str, str]) -> None:
     Args:
         settings: the program's own settings for Spark.
     """
-    command = _command(settings)
+    command = command_of(settings)
     if command.runs_in_one_jvm():
         class_archive.make_after_this_program(command.home.cache, dict(os.environ))
 
@@ -339,7 +339,7 @@ def has_delta(jvm: Any) -> bool:
     return jvm.java.lang.Thread.currentThread().getContextClassLoader().getResource(DELTA_CLASS) is not None
 
 
-def _command(settings: Mapping[str, str]) -> SparkCommand:
+def command_of(settings: Mapping[str, str]) -> SparkCommand:
     """The command that starts this process's JVM: the options of its start, and above them the program's settings."""
     return SparkCommand(os.environ, SparkOptions((*submitted_options(os.environ).items, *_options(settings).items)))
 

@@ -257,17 +257,17 @@ _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(r"\bcode 52\b|OutOfMemoryError", re.I),
-        "its JVM had no heap left: raise spark.executor.memory",
+        "its JVM had no heap left: raise taskmanager.memory.task.heap.size (or process.size), or spark.executor.memory",
     ),
     (
         re.compile(r"OOMKilled|\bOOM\b|exceeding (physical |virtual )?memory|memory limits?", re.I),
         "it was killed for memory: its JVM and its Python processes together held more than its container may: raise "
-        "spark.executor.memoryOverhead",
+        "taskmanager.memory.process.size, or spark.executor.memoryOverhead",
     ),
     (
-        re.compile(r"\bcode 137\b|SIGKILL", re.I),
+        re.compile(r"\b(?:code|status):? 137\b|SIGKILL", re.I),
         "it was killed by SIGKILL: by hand, or by its machine for want of memory (then raise "
-        "spark.executor.memoryOverhead)",
+        "taskmanager.memory.process.size, or spark.executor.memoryOverhead, or have fewer slots per executor)",
     ),
     (re.compile(r"\bcode 143\b|SIGTERM", re.I), "it was ended by SIGTERM"),
     (re.compile(r"\bworker lost\b", re.I), "the machine that it ran on was lost"),

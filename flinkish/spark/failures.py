@@ -33,6 +33,7 @@ from flinkish.errors import (
 )
 from flinkish.runtime.job.failure import NOTHING_COMMITTED, uncommitted, user_traceback
 from flinkish.spark.causes import heads_of, raised_within, tasks_of
+from flinkish.spark.executor_status import meaning_of
 from flinkish.spark.worker import typed_failure
 
 _LENGTH = 600
@@ -216,7 +217,8 @@ _HOLDS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY",
         OperationError,
         "Spark has run out of memory",
-        "give the driver and the executors more (spark.driver.memory, spark.executor.memory), or take smaller epochs "
+        "give the driver and the executors more heap (taskmanager.memory.task.heap.size where flinkish starts Spark, "
+        "else spark.driver.memory, spark.executor.memory), or take smaller epochs "
         "(flinkish.epoch.max-records-per-source); then start the same job again",
     ),
     (
@@ -240,6 +242,9 @@ _HOLDS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "check its name, or make it; then start the same job again",
     ),
 )
+
+#: Why an executor was lost, in Spark's words.
+_LOST = re.compile(r"ExecutorLostFailure \([^\n]{0,200}?\) Reason: ([^\n]{0,500})")
 
 _FILE = r"(?P<file>(?:\w+:)?/[^\s,\]]+)"
 
@@ -367,7 +372,9 @@ def _known(error: BaseException, text: str, heads: list[str], where: str) -> Fli
             return kind(f"{what}: {gist}", where=where, hint=hint)
     for pattern, kind, what, hint in _HOLDS:
         if re.search(pattern, text, re.DOTALL):
-            return kind(f"{what}: {_first_lines(text)}", where=where, hint=hint)
+            lost = _LOST.search(text)
+            meaning = "" if lost is None else meaning_of(lost[1])
+            return kind(f"{what}: {_first_lines(text)}", where=where, hint=f"{meaning}; {hint}" if meaning else hint)
     return None
 
 

@@ -38,6 +38,7 @@ from flinkish.launch.spark_version import (
 )
 from flinkish.spark.driver_jvm import (
     as_part_of_this_driver,
+    command_of,
     has_delta,
     jvm_is_running,
     log_files,
@@ -46,6 +47,7 @@ from flinkish.spark.driver_jvm import (
     submit_variables,
 )
 from flinkish.spark.object_stores import use_object_stores_of
+from flinkish.spark.start_settings import settings_of_start
 from flinkish.storage.paths import for_spark
 
 _LOG = logging.getLogger("flinkish.Session")
@@ -272,6 +274,9 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
     }
     builder = SparkSession.builder.appName(app_name)
     running = jvm_is_running()
+    if not running:
+        command = command_of(own)
+        own |= settings_of_start(configuration, command, remote or command.master())
     with nullcontext() if running else submit_variables(own, short_lived):
         if not running:
             # first, and without settings, which PySpark would pass on its command line; only the JVM knows those that

@@ -26,6 +26,7 @@ _HEADINGS = {
     "restart": "Restarts after failures",
     "state": "State backend",
     "cluster": "Workers",
+    "memory": "Memory of a TaskManager",
     "rest": "REST API and Web UI",
     "session": "Session mode",
     "python": "Python and files of the program",

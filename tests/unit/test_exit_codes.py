@@ -18,7 +18,14 @@ from tests.support.processes import REPOSITORY
 CODES = {
     77: {"FencedError", "JobDirectoryError"},
     75: {
-        *("OperationError", "ConnectionFailedError", "RetryableError", "SparkLostError", "CheckpointError"),
+        *(
+            "OperationError",
+            "ConnectionFailedError",
+            "NoResourceAvailableError",
+            "RetryableError",
+            "SparkLostError",
+            "CheckpointError",
+        ),
         *("CorruptStateError", "MissingFileError", "EpochTimeoutError"),
     },
 }

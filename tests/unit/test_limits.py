@@ -58,7 +58,6 @@ def test_a_limit_is_that_of_the_code(row: str, numbers: list[int]) -> None:
     [
         "a line, a CSV record, a block of an Avro file",
         "keyed state of a subtask",
-        "values of it in a worker's memory",
         "rows of the history",
     ],
 )

@@ -11,17 +11,21 @@ NUMBER_OF_TASK_SLOTS: ConfigOption[int] = (
     ConfigOptions.key("taskmanager.numberOfTaskSlots")
     .int_type()
     .default_value(1)
-    .with_description("Slots of a TaskManager; here spark.executor.cores.")
-    .without_effect("see spark.executor.cores")
+    .with_lowest(1)
+    .with_description(
+        "Slots of a TaskManager. If it is set, flinkish starts executors with so many (spark.executor.cores, unless "
+        "that is set, is this times spark.task.cpus), and warns of executors that have another number. Otherwise they "
+        "have what Spark gives them."
+    )
 )
 
-MANAGED_MEMORY_SIZE: ConfigOption[int] = (
-    ConfigOptions.key("taskmanager.memory.managed.size")
-    .memory_type()
-    .default_value(512 * 1024 * 1024)
+SLOT_REQUEST_TIMEOUT: ConfigOption[Duration] = (
+    ConfigOptions.key("slot.request.timeout")
+    .duration_type()
+    .default_value(Duration.of_minutes(5))
     .with_description(
-        "About what the state that a Python worker keeps in memory may take; the rest is read from files when it is "
-        "used."
+        "How long a job waits for its first slot, as CREATED, while no executor is there. Then its start fails with a "
+        "NoResourceAvailableError."
     )
 )
 

@@ -9,7 +9,10 @@ PARALLELISM: ConfigOption[int | None] = (
     ConfigOptions.key("parallelism.default")
     .int_type()
     .no_default_value()
-    .with_description("Parallelism of operators that set none; without it the engine takes the number of cores.")
+    .with_description(
+        "Parallelism of operators that set none. Default: as many as the cluster has task slots when the job starts; "
+        "in the minicluster, the number of cores."
+    )
 )
 
 MAX_PARALLELISM: ConfigOption[int | None] = (

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
+from flinkish.common.memory import MemoryConfiguration
 from flinkish.errors import FlinkishError
 from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.job.lifecycle import Event
@@ -339,6 +340,22 @@ class ExceptionDescription:
 
 
 @dataclass(frozen=True)
+class SlotsDescription:
+    """The task slots of a job; None: it is not known, as before the job runs."""
+
+    #: those in which the widest level of the job runs at once
+    required: int | None = None
+    #: those of the task managers that are there
+    present: int | None = None
+    #: the slots of a task manager; the least if they differ
+    per_task_manager: int | None = None
+    #: how many times the widest level fills the slots
+    waves: int | None = None
+    #: what follows, in words: that it waits, or runs in waves; "": nothing of the kind
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class DriverDescription:
     """The driver process that runs, or ran, a job."""
 
@@ -400,6 +417,9 @@ class JobDescription:
     #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
     #: parts"); "": nothing of the kind
     doing: str = ""
+    slots: SlotsDescription = SlotsDescription()
+    #: what a task manager has of each area of memory; None: nobody can be asked, or the job runs in the minicluster
+    memory: MemoryConfiguration | None = None
     #: those that are there, then the last ones that have gone; empty: none is known, as before the first attempt
     task_managers: tuple[TaskManagerDescription, ...] = ()
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
+from flinkish.common.memory import areas_of
+from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, memory, state
 from flinkish.common.time import Duration
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.runtime.job.deployment import JobSettings
+from flinkish.runtime.state.limits import DEFAULT_BYTES
 from flinkish.storage.files import is_directory
 from flinkish.storage.paths import absolute, is_local
 from flinkish.storage.stores import storage_of
@@ -117,6 +119,8 @@ class DriverSettings:
     epoch_timeout_s: float = 0.0
     #: how long a commit, or Spark's thread, is waited for when an epoch is given up; 0: without limit
     cancellation_timeout_s: float = 180.0
+    #: how long the first slot is waited for
+    slot_timeout_s: float = 300.0
     history_enabled: bool = False
     history_interval_ms: int = 60_000
     history_retention_ms: int = 0
@@ -158,7 +162,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         max_bytes_per_epoch=configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE),
         epoch_target_ms=_epoch_target_ms(configuration),
         auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),
-        managed_memory_bytes=configuration.get(cluster.MANAGED_MEMORY_SIZE),
+        managed_memory_bytes=managed_memory_of_slot(configuration, 1),
         inline_state_bytes=configuration.get(flinkish.STATE_INLINE_SIZE),
         local_state_root=(configuration.get(cluster.LOCAL_STATE_ROOT_DIRS) or "").split(",")[0].strip(),
         recover_from_local=configuration.get(execution.STATE_RECOVERY_FROM_LOCAL),
@@ -172,6 +176,18 @@ def job_settings(configuration: Configuration) -> JobSettings:
         state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),
         share_functions=configuration.get(flinkish.MINICLUSTER_SHARE_FUNCTIONS),
     )
+
+
+def managed_memory_of_slot(configuration: Configuration, slots: int) -> int:
+    """How much state the Python worker of a slot keeps in memory, in bytes: as in Flink, the slots of a TaskManager
+    share its managed memory.
+
+    Raises:
+        ConfigurationError: the sizes of areas contradict each other.
+    """
+    areas = areas_of(configuration)
+    managed = configuration.get(memory.MANAGED_SIZE) if areas is None else areas.managed
+    return DEFAULT_BYTES if managed is None else managed // slots
 
 
 def _epoch_target_ms(configuration: Configuration) -> int:
@@ -210,6 +226,7 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         shutdown_timeout_s=_ms(configuration.get(flinkish.SHUTDOWN_TIMEOUT)) / 1000,
         epoch_timeout_s=_ms(configuration.get(flinkish.EPOCH_TIMEOUT)) / 1000,
         cancellation_timeout_s=_ms(configuration.get(core.TASK_CANCELLATION_TIMEOUT)) / 1000,
+        slot_timeout_s=_ms(configuration.get(cluster.SLOT_REQUEST_TIMEOUT)) / 1000,
         history_enabled=configuration.get(flinkish.HISTORY_ENABLED),
         history_interval_ms=_ms(configuration.get(flinkish.HISTORY_INTERVAL)),
         history_retention_ms=_ms(configuration.get(flinkish.HISTORY_RETENTION)),

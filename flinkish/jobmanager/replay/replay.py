@@ -22,7 +22,8 @@ from flinkish.core.source import DataFrameSource
 from flinkish.errors import FinalOperationError, ProgramError, UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import Attempts, QueryFile
+from flinkish.jobdir.layout import Attempts, Job, QueryFile
+from flinkish.jobdir.structure import parallelism_of
 from flinkish.jobdir.waiting_epoch import existing_directory
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.replay.retained_epoch import RetainedEpoch, put_restored, retained_epoch, state_before
@@ -279,6 +280,14 @@ class EpochReplay:
                 expected="the directory of a job that runs on Spark",
                 hint="start the job again, under a debugger if need be: it runs the epoch that has failed",
             )
+        known = directory.read(Job)
+        if known is not None:
+            # operators that set none had that of the slots of the job's cluster
+            before = parallelism_of(known.structure)
+            unset = [
+                node for node in generator.graph.nodes if node.parallelism is None and node.effective_uid in before
+            ]
+            generator.on_slots(before[unset[0].effective_uid] if unset else generator.graph.default_parallelism)
         job = generator.generate(directory.job_id() or "", name)
         directory.check_compatible(job, partitions_of(job))
         attempts = (directory.read(Attempts) or Attempts(1)).attempts

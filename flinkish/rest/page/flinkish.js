@@ -86,6 +86,7 @@ function showHead(job, now) {
     [number(job.metrics.records_out), "records out"],
     [number(job.metrics.restarts), "restarts"],
     [watermark(job.metrics.watermark_ms), "watermark"],
+    [number(job.slots?.present), job.slots?.required ? `slots, needs ${job.slots.required}` : "slots"],
   ];
   const running = job.running_epoch;
   const last = job.story.filter((one) => one.subject.startsWith("job ")).pop();
@@ -95,6 +96,7 @@ function showHead(job, now) {
       + (job.directory ? ` · ${job.directory}` : " · temporary directory")),
     last && element("div", {}, `${last.cause || ""}`),
     job.doing ? element("div", { class: "busy" }, job.doing) : null,
+    job.slots?.note && job.slots.note !== job.doing ? element("div", { class: "busy" }, job.slots.note) : null,
     element("div", { class: "figures" }, ...figures.map(([value, title]) =>
       element("div", {}, element("b", {}, value), element("span", { class: "dim" }, title)))),
     running && element("div", {}, `epoch ${number(running.epoch)} has run for ${span(running.duration_ms)}: `
@@ -214,6 +216,7 @@ const known = (value, text) => value === null || value === undefined ? "–" : t
 function showTaskManagers(job, now) {
   const of = (one) => one.memory || {};
   const heap = (one) => [of(one).heap_used ?? of(one).heap_peak, of(one).heap_max];
+  const limit = job.memory && job.memory.python;
   const python = (one) => one.workers.reduce((sum, worker) => sum + (worker.rss_bytes || 0), 0);
   const columns = [
     ["task manager", (one) => element("span", { title: `executor ${one.executor} ${one.address}` }, one.id)],
@@ -227,7 +230,7 @@ function showTaskManagers(job, now) {
     ["JVM", (one) => known(of(one).jvm_rss, bytes), "number"],
     ["Python", (one) => python(one) ? element("span", { title: one.workers.map((worker) =>
       `process ${worker.pid}: ${bytes(worker.rss_bytes)}, ${worker.tasks.join(", ")}`).join("\n") },
-      `${bytes(python(one))} in ${number(one.workers.length)}`) : "–", "number"],
+      `${bytes(python(one))}${limit ? ` of ${bytes(limit)}` : ""} in ${number(one.workers.length)}`) : "–", "number"],
     ["collections", (one) => one.garbage_collectors.length ? element("span", { title: one.garbage_collectors.map((collector) =>
       `${collector.name}: ${number(collector.count)}, ${span(collector.time_ms)}`).join("\n") },
       span(one.garbage_collectors.reduce((sum, collector) => sum + collector.time_ms, 0))) : "–", "number"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from flinkish.common.memory import MemoryConfiguration
 from flinkish.jobmanager.job.description import JobManagerDescription
 from flinkish.jobmanager.job.task_managers import REGISTERED, MemoryFigures, TaskManagerDescription
 from flinkish.rest.route import Asked, NotFoundError
@@ -22,6 +23,8 @@ class TaskManager:
     host: str
     #: what is known of it; None: nothing but its tasks
     described: TaskManagerDescription | None = None
+    #: what it has of each area of memory, as it is configured
+    areas: MemoryConfiguration = MemoryConfiguration()
     #: (job id, number of the subtask) -> its tasks: a slot holds a subtask of each vertex, as in Flink
     held: Counter[tuple[str, int]] = field(default_factory=Counter)
 
@@ -75,6 +78,7 @@ def task_managers_of(jobs: JobManagerDescription) -> dict[str, TaskManager]:
             known = found.setdefault(name, TaskManager(name, one.host))
             if known.described is None or known.described.heartbeat_ms < one.heartbeat_ms:
                 known.described = one
+                known.areas = job.memory or known.areas
         for vertex in job.vertices:
             for subtask in vertex.subtasks:
                 name = task_manager_of(job, subtask.current)
@@ -96,11 +100,26 @@ def task_manager_named(asked: Asked) -> TaskManager:
     return found
 
 
-_AREAS = ("taskHeapMemory", "taskOffHeapMemory", "managedMemory", "networkMemory")
-_MEMORY = (
-    *("frameworkHeap", "taskHeap", "frameworkOffHeap", "taskOffHeap", "networkMemory", "managedMemory"),
-    *("jvmMetaspace", "jvmOverhead", "totalFlinkMemory", "totalProcessMemory"),
-)
+#: Flink's name of an area of a slot -> that of `MemoryConfiguration`.
+_AREAS = {
+    "taskHeapMemory": "task_heap",
+    "taskOffHeapMemory": "task_off_heap",
+    "managedMemory": "managed",
+    "networkMemory": "network",
+}
+#: Flink's name of an area -> that of `MemoryConfiguration`.
+_MEMORY = {
+    "frameworkHeap": "framework_heap",
+    "taskHeap": "task_heap",
+    "frameworkOffHeap": "framework_off_heap",
+    "taskOffHeap": "task_off_heap",
+    "networkMemory": "network",
+    "managedMemory": "managed",
+    "jvmMetaspace": "jvm_metaspace",
+    "jvmOverhead": "jvm_overhead",
+    "totalFlinkMemory": "flink",
+    "totalProcessMemory": "process",
+}
 _FIGURES = (
     *("heapUsed", "heapCommitted", "heapMax", "nonHeapUsed", "nonHeapCommitted", "nonHeapMax"),
     *("directCount", "directUsed", "directMax", "mappedCount", "mappedUsed", "mappedMax"),
@@ -109,8 +128,11 @@ _FIGURES = (
 )
 
 
-def _resource(cores: float = 0.0) -> Json:
-    return {"cpuCores": cores, **dict.fromkeys(_AREAS, 0), "extendedResources": {}}
+def _resource(manager: TaskManager, slots: int) -> Json:
+    """What so many slots of a task manager have, the memory in MiB."""
+    part = slots / max(manager.slots, 1)
+    sizes = {name: int((getattr(manager.areas, of) or 0) * part) >> 20 for name, of in _AREAS.items()}
+    return {"cpuCores": float(slots), **sizes, "extendedResources": {}}
 
 
 def summary(manager: TaskManager, now_ms: int) -> Json:
@@ -125,16 +147,16 @@ def summary(manager: TaskManager, now_ms: int) -> Json:
         "slotsNumber": manager.slots,
         "freeSlots": manager.free_slots,
         "assignedTasks": manager.assigned_tasks,
-        "totalResource": _resource(float(manager.slots)),
-        "freeResource": _resource(float(manager.free_slots)),
+        "totalResource": _resource(manager, manager.slots),
+        "freeResource": _resource(manager, manager.free_slots),
         "hardware": {
             "cpuCores": manager.cores,
             "physicalMemory": memory.physical or 0,
             # Flink's name for the limit of the heap
             "freeMemory": memory.heap_max or 0,
-            "managedMemory": 0,
+            "managedMemory": manager.areas.managed or 0,
         },
-        "memoryConfiguration": dict.fromkeys(_MEMORY, 0),
+        "memoryConfiguration": {name: getattr(manager.areas, of) or 0 for name, of in _MEMORY.items()},
     }
 
 
@@ -145,7 +167,7 @@ def details(manager: TaskManager, now_ms: int) -> Json:
     return {
         **summary(manager, now_ms),
         "allocatedSlots": [
-            {"jobId": job_id, "resource": _resource(1.0), "assignedTasks": tasks}
+            {"jobId": job_id, "resource": _resource(manager, 1), "assignedTasks": tasks}
             for (job_id, _), tasks in manager.held.items()
         ],
         "metrics": {
@@ -182,6 +204,8 @@ def metrics_of(manager: TaskManager) -> Json:
         "numSlotsAvailable": manager.free_slots,
         **{name: value for name, value in known if value is not None},
     }
+    if manager.areas.managed is not None:
+        found["Status.Flink.Memory.Managed.Total"] = manager.areas.managed
     if manager.described is not None:
         for one in manager.described.garbage_collectors:
             found[f"Status.JVM.GarbageCollector.{one.name}.Count"] = one.count

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -225,6 +226,25 @@ class JobSettings:
         )
 
 
+def slots_of_levels(vertices: Iterable[tuple[int, int]], most: int | None) -> int:
+    """The number of task slots in which each level of a job runs at once, i.e. of the Spark tasks of the widest level:
+    one for each subtask of each source; behind a shuffle, the subtasks of a number share a task, as they share a slot
+    in Flink.
+
+    Args:
+        vertices: the level and the parallelism of each vertex.
+        most: the most tasks of a level, and of a source; None: there is no such limit.
+
+    >>> slots_of_levels([(0, 2), (0, 2), (1, 3), (1, 2)], None), slots_of_levels([(0, 2), (0, 2), (1, 3)], 1)
+    (4, 2)
+    """
+    widths = Counter[int]()
+    for level, parallelism in vertices:
+        tasks = min(parallelism, most or parallelism)
+        widths[level] = max(widths[level], tasks) if level else widths[level] + tasks
+    return max(widths.values(), default=1)
+
+
 @dataclass(frozen=True)
 class JobDescriptor:
     """The job graph, with all settings that its tasks need."""
@@ -262,6 +282,12 @@ class JobDescriptor:
     def levels(self) -> int:
         """The number of levels, not counting that of the sources."""
         return max((vertex.level for vertex in self.vertices), default=0)
+
+    @property
+    def required_slots(self) -> int:
+        """The number of task slots in which each level runs at once (`slots_of_levels`)."""
+        widths = ((vertex.level, vertex.parallelism) for vertex in self.vertices)
+        return slots_of_levels(widths, self.settings.spark_partitions)
 
     def sink(self, sink_id: int) -> SinkDescriptor:
         """The sink of that number."""

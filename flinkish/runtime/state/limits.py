@@ -54,7 +54,7 @@ class InlineLimit:
         return data
 
 
-#: Default of ``taskmanager.memory.managed.size``, in bytes.
+#: The managed memory of a worker where nothing is said of it, in bytes.
 DEFAULT_BYTES = 512 * 1024 * 1024
 
 

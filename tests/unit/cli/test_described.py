@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from flinkish.cli.described import ended_text, job_text
+from flinkish.common.configuration import Configuration
+from flinkish.common.memory import areas_of
 from flinkish.jobmanager.job.description import (
     CheckpointDescription,
     CheckpointsDescription,
@@ -24,6 +26,7 @@ from flinkish.jobmanager.job.description import (
     RatesDescription,
     RestoreDescription,
     RunningEpochDescription,
+    SlotsDescription,
     SubtaskDescription,
     VertexDescription,
 )
@@ -289,3 +292,21 @@ def test_any_job_is_text_without_sentinels_json_and_control_characters(make: Cal
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u2028]", found)
     assert not re.search(r"\{\"", found)
     assert all(line == line.rstrip() for line in found.splitlines())
+
+
+def test_slots_and_the_areas_of_memory_are_told_as_far_as_they_are_known() -> None:
+    areas = areas_of(Configuration.from_dict({"taskmanager.memory.process.size": "1728m"}))
+    assert areas is not None
+    found = text(replace(job(), slots=SlotsDescription(4, 6, 2, 1), memory=areas.configured()))
+    assert line_with(found, "slots") == ["slots", "6, of which the widest level needs 4"]
+    ((_, memory),) = [line_with(found, "memory")]
+    assert memory.startswith("of a task manager 1.7 GiB: framework heap 128.0 MiB, task heap 384.0 MiB, ")
+    assert "python" not in memory
+    assert memory.endswith("jvm overhead 192.0 MiB, flink 1.2 GiB (by taskmanager.memory.*)")
+
+
+def test_what_is_not_known_of_slots_and_memory_has_no_line() -> None:
+    found = text(replace(job(), slots=SlotsDescription(4)))
+    assert not [line for line in found.splitlines() if line.strip().startswith(("slots", "memory"))]
+    waits = text(replace(job(), slots=SlotsDescription(4, 0, note="waits for slots: needs 4, has 0")))
+    assert line_with(waits, "slots") == ["slots", "waits for slots: needs 4, has 0"]

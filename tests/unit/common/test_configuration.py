@@ -175,7 +175,7 @@ def test_the_reason_says_what_takes_the_place_of_a_key(key, why):
 
 
 def test_keys_of_others_pass_through():
-    keys = ["spark.sql.shuffle.partitions", "s3.endpoint", "taskmanager.memory.process.size"]
+    keys = ["spark.sql.shuffle.partitions", "s3.endpoint", "taskmanager.memory.segment-size"]
     Configuration.from_dict(dict.fromkeys(keys, "x")).validate()
 
 
@@ -222,13 +222,13 @@ def test_settings_that_change_nothing_are_found_but_for_those_that_hold_anyway()
         {
             "execution.checkpointing.mode": "exactly-once",
             "execution.buffer-timeout": "5 ms",
-            "taskmanager.memory.process.size": "1 gb",
+            "taskmanager.memory.segment-size": "1 gb",
             "parallelism.default": 2,
         }
     )
     assert configuration.without_effect() == {
         "execution.buffer-timeout": "the end of an epoch flushes all buffers",
-        "taskmanager.memory.process.size": "Spark takes the place of Flink's cluster",
+        "taskmanager.memory.segment-size": "Spark takes the place of Flink's cluster",
     }
     configuration.set_string("execution.checkpointing.mode", "AT_LEAST_ONCE")
     assert "exactly-once" in configuration.without_effect()["execution.checkpointing.mode"]

@@ -54,8 +54,11 @@ class Work(ProcessFunction):
         yield value * 2
 
 
-def environment(sink: TestingSink, hook: Callable[[Any], None] = lambda value: None) -> StreamExecutionEnvironment:
+def environment(
+    sink: TestingSink, hook: Callable[[Any], None] = lambda value: None, parallelism: int = 2
+) -> StreamExecutionEnvironment:
     env = new_environment(2)
+    env.get_config().set_parallelism(parallelism)
     source = TestingSource.of_splits(ELEMENTS, [StreamRecord(100, 1), End()])
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "records").uid("records")
     stream.rebalance().process(Work(hook)).uid("work").sink_to(sink).uid("out")
@@ -89,6 +92,19 @@ def job_dir(tmp_path: Path) -> str:
 
 def no_session() -> Any:
     raise AssertionError("the first epoch needs no state, and so no Spark")
+
+
+def test_an_epoch_whose_parallelism_was_that_of_the_clusters_slots_runs_again_on_any_machine(tmp_path: Path) -> None:
+    submitted = captured(lambda: environment(TestingSink(), parallelism=-1).execute("a job"))
+    generator = JobGraphGenerator(submitted.graph, job_settings(submitted.configuration))
+    generator.on_slots(23)
+    directory = JobDirectory(str(tmp_path / "job"))
+    planned(directory, generator.generate("a" * 32, "a job"))
+    again = captured(lambda: environment(TestingSink(), parallelism=-1).execute("a job"))
+    replay = EpochReplay(again, ReplayRequest(directory.path, 0), no_session)
+    assert [vertex.parallelism for vertex in replay.job.vertices] == [23, 23]
+    replay.run()
+    assert replay.failure is None
 
 
 def test_the_first_epoch_runs_again_without_spark_and_without_a_word_to_the_sink(job_dir: str) -> None:

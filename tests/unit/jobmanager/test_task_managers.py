@@ -112,7 +112,7 @@ def test_those_that_had_gone_before_the_job_has_begun_are_not_told_of(job: JobDe
     [
         ("Command exited with code 137", LOST, "code 137: it was killed by SIGKILL"),
         ("Container killed by YARN for exceeding physical memory limits. 2.1 GB of 2 GB", LOST, "memoryOverhead"),
-        ("The executor with id 4 exited with exit code 52", LOST, "raise spark.executor.memory"),
+        ("The executor with id 4 exited with exit code 52", LOST, "or spark.executor.memory"),
         ("Executor heartbeat timed out after 124521 ms", LOST, "its heartbeats did not come"),
         ("Executor decommission: Executor 1 is decommissioned.", LOST, "Executor 1 is decommissioned"),
         ("Executor killed by driver.", RELEASED, "killed by driver"),

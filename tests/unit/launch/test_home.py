@@ -65,7 +65,7 @@ def test_the_checkouts_files_repeat_no_default() -> None:
 def test_the_defaults_that_the_checkouts_file_names_are_those_of_the_options() -> None:
     text = (CONF / "flinkish.yaml").read_text()
     named = re.findall(r"^# (\S+\.\S+):(.*)$", text, re.MULTILINE)
-    assert len(named) == 9
+    assert len(named) == 10
     for key, value in named:
         option = lookup(key)
         assert option is not None

@@ -118,6 +118,12 @@ def test_the_traceback_of_user_code_stays_first() -> None:
         ("[CONCURRENT_STREAM_LOG_UPDATE] at batch 4", FencedError, "another query writes to this job directory"),
         ("Python worker exited unexpectedly (crashed)", RetryableError, "a Python worker or an executor was lost"),
         (
+            "Lost task 0.3 in stage 1.0 (TID 9) (host executor 4): ExecutorLostFailure (executor 4 exited caused by "
+            "one of the running tasks) Reason: Container from a bad node: c. Exit status: 137.",
+            RetryableError,
+            "taskmanager.memory.process.size, or spark.executor.memoryOverhead",
+        ),
+        (
             "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. "
             "However, Spark cannot rollback the ResultStage 9 to re-process the input data, and has to fail this job.",
             RetryableError,

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.common.configuration import Configuration
+from flinkish.common.memory import areas_of
 from flinkish.errors import FinalOperationError, OperationError
 from flinkish.jobmanager.job.description import JobDescription
 from flinkish.jobmanager.job.task_managers import (
@@ -63,6 +65,28 @@ def test_those_that_are_there_are_listed_with_their_slots_cores_and_memory(job: 
     assert first["timeSinceLastHeartbeat"] == 77
     # of the second nothing is known but what it holds
     assert (found["node-1"]["slotsNumber"], found["node-1"]["freeSlots"]) == (1, 0)
+
+
+def test_the_areas_of_memory_are_those_of_the_configuration(job: JobDescription) -> None:
+    areas = areas_of(Configuration.from_dict({"taskmanager.memory.process.size": "1728m"}))
+    assert areas is not None
+    given = ask((replace(job, memory=areas.configured()),), "/taskmanagers/node-0")
+    assert given["memoryConfiguration"] == {
+        "frameworkHeap": 134217728,
+        "taskHeap": 402653174,
+        "frameworkOffHeap": 134217728,
+        "taskOffHeap": 0,
+        "networkMemory": 134217730,
+        "managedMemory": 536870920,
+        "jvmMetaspace": 268435456,
+        "jvmOverhead": 201326592,
+        "totalFlinkMemory": 1342177280,
+        "totalProcessMemory": 1811939328,
+    }
+    assert given["hardware"]["managedMemory"] == 536870920
+    # in MiB, of four slots and of three
+    assert [given[of]["managedMemory"] for of in ("totalResource", "freeResource")] == [512, 384]
+    assert set(ask((job,), "/taskmanagers/node-0")["memoryConfiguration"].values()) == {0}
 
 
 def test_the_cluster_has_the_slots_of_those_that_are_there(job: JobDescription) -> None:
