@@ -17,6 +17,7 @@ from flinkish.rest.views.shapes import (
     TASK_STATES,
     Json,
     aggregated,
+    back_pressure_level,
     counted,
     host_of,
     io_metrics,
@@ -125,33 +126,32 @@ def _attempt_of(asked: Asked, one: SubtaskDescription) -> ExecutionDescription:
 
 # ---------------------------------------------------------------------- back pressure and flame graph
 
-#: The level of back pressure.
-_OK = "ok"
-
 
 def back_pressure(asked: Asked) -> Json:
-    """``/jobs/:jobid/vertices/:vertexid/backpressure``: the share of the last minute in which each subtask was busy. A
-    micro-batch is never held back by the one behind it, so there is no back pressure."""
+    """``/jobs/:jobid/vertices/:vertexid/backpressure``: the shares of the last minute in which each subtask was busy,
+    held back, or idle (``jobmanager/back_pressure.py``)."""
     _, vertex = vertex_of(asked)
+    level = back_pressure_level(max((one.current.rates.backpressured_ms for one in vertex.subtasks), default=0.0))
     return {
-        "status": _OK,
-        "backpressureLevel": _OK,
-        "backpressure-level": _OK,
+        "status": "ok",
+        "backpressureLevel": level,
+        "backpressure-level": level,
         "end-timestamp": asked.now_ms,
         "subtasks": [_pressure(one) for one in vertex.subtasks],
     }
 
 
 def _pressure(one: SubtaskDescription) -> Json:
-    busy = one.current.rates.busy_ms / 1000
+    rates = one.current.rates
+    level = back_pressure_level(rates.backpressured_ms)
     return {
         "subtask": one.subtask,
         "attempt-number": one.current.attempt,
-        "backpressureLevel": _OK,
-        "backpressure-level": _OK,
-        "ratio": 0.0,
-        "idleRatio": 1.0 - busy,
-        "busyRatio": busy,
+        "backpressureLevel": level,
+        "backpressure-level": level,
+        "ratio": rates.backpressured_ms / 1000,
+        "idleRatio": rates.idle_ms / 1000,
+        "busyRatio": rates.busy_ms / 1000,
     }
 
 

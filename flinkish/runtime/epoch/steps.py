@@ -147,10 +147,17 @@ def sum_up(
     job: JobDescriptor, epoch: int, time_ms: int, tasks: Iterable[TaskReport], commits: Iterable[CommitReport]
 ) -> EpochReport:
     """Sum up the reports of an epoch's tasks and commits."""
-    all_tasks = tuple(tasks)
     sink_records: dict[str, int] = {sink.uid: 0 for sink in job.sinks}
+    vertices = {operator.sink: vertex.id for vertex in job.vertices for operator in vertex.operators}
+    commit_ms: dict[tuple[int, int], float] = {}
     for commit in commits:
         sink_records[job.sink(commit.sink).uid] += commit.records
+        task_id = vertices[commit.sink], commit.subtask
+        commit_ms[task_id] = commit_ms.get(task_id, 0.0) + commit.ms
+    all_tasks = tuple(
+        replace(task, commit_ms=ms) if (ms := commit_ms.pop((task.vertex, task.subtask), 0.0)) else task
+        for task in tasks
+    )
     sources = {vertex.id for vertex in job.vertices if vertex.source is not None}
     read_by_splits = {vertex.id for vertex in job.vertices if isinstance(vertex.source, SplitSource)}
     watermarks = [

@@ -59,6 +59,10 @@ class TaskPlace:
         return TaskPlace(host, executor, stage, partition, attempt, 0, pid)
 
 
+#: Figures of reports that were not there at first.
+_LATER_FIGURES = frozenset({"bytes_in", "bytes_out", "input_wait_ms", "output_wait_ms", "commit_ms"})
+
+
 @dataclass(frozen=True)
 class TaskReport:
     """The figures of one task in one epoch."""
@@ -113,6 +117,11 @@ class TaskReport:
     silent_splits: dict[str, int] = field(default_factory=dict)
     #: how long the task has worked on the epoch, in ms: from its first record to the barrier, without `open`
     work_ms: float = 0.0
+    #: the parts of that time in which it has waited for input from Spark's JVM, and for the JVM to take output
+    input_wait_ms: float = 0.0
+    output_wait_ms: float = 0.0
+    #: how long sinks have committed what the task has written; the tasks do not know it yet
+    commit_ms: float = 0.0
     #: size of the buffers from other vertices, and of those for them
     bytes_in: int = 0
     bytes_out: int = 0
@@ -123,7 +132,12 @@ class TaskReport:
 
     def __getstate__(self) -> dict[str, Any]:
         """What is stored of a report, without figures that are 0 and were not there at first: their default says it."""
-        return {name: value for name, value in self.__dict__.items() if value or name not in ("bytes_in", "bytes_out")}
+        return {name: value for name, value in self.__dict__.items() if value or name not in _LATER_FIGURES}
+
+    @property
+    def busy_ms(self) -> float:
+        """How long the subtask was busy with the epoch: its task with records, and its sinks with their commit."""
+        return max(self.work_ms - self.input_wait_ms - self.output_wait_ms, 0.0) + self.commit_ms
 
     def encode(self) -> bytes:
         """Encode the report for the way to the driver."""

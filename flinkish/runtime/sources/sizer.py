@@ -23,7 +23,7 @@ Results must not depend on any of this: a replay reads what the offset in the qu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from flinkish.core.source import SplitSource
@@ -77,22 +77,22 @@ def sizes_epochs(job: JobDescriptor) -> bool:
 def work_of(job: JobDescriptor, tasks: Sequence[TaskReport]) -> dict[str, float]:
     """`EpochTimes.work_ms`, from the reports of an epoch's tasks: vertices of one level work at the same time, levels
     one after the other. Subtasks that share a worker work one after the other, too."""
-    took_ms = {vertex.id: _took_ms([task for task in tasks if task.vertex == vertex.id]) for vertex in job.vertices}
+    took = {vertex.id: took_ms(task for task in tasks if task.vertex == vertex.id) for vertex in job.vertices}
     found = {}
     for source in job.vertices:
         if not isinstance(source.source, SplitSource):
             continue
-        behind, levels = {source.id}, {0: took_ms[source.id]}
+        behind, levels = {source.id}, {0: took[source.id]}
         for vertex in sorted(job.vertices, key=lambda one: one.level):
             if not behind.isdisjoint(one.vertex for one in vertex.inputs):
                 behind.add(vertex.id)
-                levels[vertex.level] = max(took_ms[vertex.id], levels.get(vertex.level, 0.0))
+                levels[vertex.level] = max(took[vertex.id], levels.get(vertex.level, 0.0))
         found[source.head.uid] = round(sum(levels.values()), 1)
     return found
 
 
-def _took_ms(tasks: Sequence[TaskReport]) -> float:
-    """How long the busiest worker has worked on the tasks of a vertex."""
+def took_ms(tasks: Iterable[TaskReport]) -> float:
+    """How long the busiest worker has worked on these tasks, such as those of a vertex."""
     workers: dict[str, float] = {}
     for task in tasks:
         workers[task.worker] = workers.get(task.worker, 0.0) + task.work_ms
