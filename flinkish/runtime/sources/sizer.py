@@ -15,6 +15,7 @@ records cost: microseconds, or the seconds of a model or an HTTP call. What they
 The first epoch of all reads one record per subtask, because one may take minutes. It tells how long the next one may
 be, which has a thousand records per subtask at most: the first records of a program are often not like the others.
 From there an epoch has at most sixteen times as many records as the one before. Nothing limits how fast epochs shrink.
+Where memory is scarce, epochs are smaller than their time permits (`memory_bound.py`).
 Of sixteen epochs that cannot be smaller, one has two records per subtask, to see whether it is the records that take so
 long.
 
@@ -29,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from flinkish.core.source import SplitSource
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskReport
+from flinkish.runtime.sources.memory_bound import MemoryBound
 
 #: The most records per subtask that an epoch may have after one that had fewer than that.
 SOON = 1_000
@@ -62,11 +64,13 @@ class EpochTimes:
         commit_ms: the part of it in which sinks have committed.
         work_ms: source uid -> how long the tasks of the source, and those of the vertices behind it, have worked on the
             epoch.
+        memory: the share of memory, from 0 to 1, that was in use where there was least left; 0: it is not known.
     """
 
     duration_ms: float
     commit_ms: float
     work_ms: dict[str, float]
+    memory: float = 0.0
 
 
 def sizes_epochs(job: JobDescriptor) -> bool:
@@ -113,6 +117,7 @@ class EpochSize:
         other_work_ms: how long its tasks and its commit have taken.
         empty_work_ms: how long tasks and commit of an epoch take that reads nothing.
         smallest: how many of the last epochs could not be smaller, or were only to show whether that was so.
+        memory: what is known of the memory.
     """
 
     limits: dict[str, int]
@@ -124,6 +129,7 @@ class EpochSize:
     other_work_ms: float = 0.0
     empty_work_ms: float = 0.0
     smallest: int = 0
+    memory: MemoryBound = MemoryBound()
 
 
 @dataclass(frozen=True)
@@ -172,16 +178,26 @@ class EpochSizer:
         else:
             # the time in which workers start says nothing about later epochs
             factor = self._target_ms / work_ms
+        memory, most = size.memory.after(times.memory, sum(read.values()))
         for uid, records in read.items():
             one = self._sources[uid]
             wanted = records * factor * slowest_ms / work[uid]
             soonest = max(GROWTH * records, SOON * one.floor)
+            if most is not None:
+                # of those who have read little, nobody knows how much a record needs
+                soonest = min(soonest, max(most * records, SOON * one.floor if most > 1 else 0))
             limits[uid] = int(min(max(min(wanted, soonest), one.floor), one.most))
         smallest = size.smallest + 1 if all(limits[uid] <= self._sources[uid].floor for uid in read) else 0
         if smallest % _TRIAL_EVERY == 1:
             # nothing has shown yet that it is the records that take so long; an epoch of twice the size does
             limits.update({uid: min(2 * self._sources[uid].floor, self._sources[uid].most) for uid in read})
-        return replace(known, last_records=sum(read.values()), last_rest_ms=round(rest_ms, 1), smallest=smallest)
+        return replace(
+            known,
+            last_records=sum(read.values()),
+            last_rest_ms=round(rest_ms, 1),
+            smallest=smallest,
+            memory=memory,
+        )
 
     def _factor(self, work_ms: float, rest_ms: float, overhead_ms: float, empty_work_ms: float) -> float:
         """How many times as many records the next epoch is to have as the last one."""
