@@ -130,8 +130,10 @@ def _rates(vertex: Json, name: str) -> float:
 
 
 def _vertices(job: Json, zone: tzinfo | None) -> list[str]:
-    heads = ("vertex", "state", " parallelism", " in", " out", " in/s", " out/s", " busy", " back-pressured")
-    heads += (" state size", "watermark")
+    heads = (
+        *("vertex", "state", " parallelism", " in", " out", " in/s", " out/s"),
+        *(" busy", " back-pressured", " state size", "watermark"),
+    )
     rows = []
     for vertex in job["vertices"]:
         # a subtask that is busy all the time works 1,000 ms per second

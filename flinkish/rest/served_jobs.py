@@ -12,6 +12,7 @@ from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Kind, Operation, Operations, Request
 from flinkish.rest.route import Jobs, NotFoundError
+from flinkish.runtime.task.stack_samples import StackSamples
 
 
 class ServedJobs:
@@ -63,6 +64,10 @@ class ServedJobs:
         # it has begun within this second
         self.forget()
         return found
+
+    def stack_samples(self, job_id: str) -> StackSamples | None:
+        """Stacks of the tasks of a job; see `Jobs.stack_samples`."""
+        return self._jobs.stack_samples(job_id)
 
     def forget(self) -> None:
         """Let the next request see what has changed just now."""

@@ -34,6 +34,9 @@ class _OneJob:
         """The job alone."""
         return JobManagerDescription(self.job.driver, self.version, (self.job,))
 
+    def stack_samples(self, job_id: str) -> None:
+        """None: no job runs here."""
+
     def describe_job(self, job_id: str) -> JobDescription:
         """The job.
 

@@ -12,8 +12,9 @@ from flinkish.jobmanager.job.description import (
     VertexDescription,
 )
 from flinkish.jobmanager.job.lifecycle import aggregated_state
-from flinkish.rest.route import Asked, NotFoundError, Route
+from flinkish.rest.route import Asked, BadRequestError, NotFoundError, Route
 from flinkish.rest.views.shapes import (
+    ENDED,
     TASK_STATES,
     Json,
     aggregated,
@@ -155,10 +156,46 @@ def _pressure(one: SubtaskDescription) -> Json:
     }
 
 
+#: What Flink answers in the place of the time of a flame graph where there is none.
+_ENDED, _SWITCHED_OFF, _WAITING = -1, -2, -3
+
+#: Type of a flame graph -> the stacks that are in it: of threads that were on the CPU, or were not. Those of which that
+#: is not known are in the full one alone.
+_ON_CPU = {"full": (True, False, None), "on_cpu": (True,), "off_cpu": (False,)}
+
+
 def flame_graph(asked: Asked) -> Json:
-    """``/jobs/:jobid/vertices/:vertexid/flamegraph``, as Flink answers where it is switched off."""
-    vertex_of(asked)
-    return {"endTimestamp": -2}
+    """``/jobs/:jobid/vertices/:vertexid/flamegraph?type=&subtaskindex=``: the stacks of a vertex or of one of its
+    subtasks, which are sampled because of this question."""
+    _, vertex = vertex_of(asked)
+    kind = asked.query.get("type", "full").lower()
+    if kind not in _ON_CPU:
+        raise BadRequestError(f"The type '{asked.query['type']}' of a flame graph is none of {', '.join(_ON_CPU)}.")
+    subtask = asked.query.get("subtaskindex")
+    if subtask is not None and subtask not in {str(one.subtask) for one in vertex.subtasks}:
+        raise NotFoundError(f"Invalid subtask index {subtask} for vertex {vertex.job_vertex_id}")
+    if vertex.state in ENDED:
+        return {"endTimestamp": _ENDED}
+    samples = asked.jobs.stack_samples(asked.path["job"])
+    if samples is None:
+        return {"endTimestamp": _SWITCHED_OFF}
+    if not samples.stacks:
+        return {"endTimestamp": _WAITING}
+    root: Json = {"name": "root", "value": 0, "children": {}}
+    for stack in samples.stacks:
+        if stack.vertex != vertex.id or stack.on_cpu not in _ON_CPU[kind] or subtask not in (None, str(stack.subtask)):
+            continue
+        node = root
+        node["value"] += stack.count
+        for frame in stack.frames:
+            node = node["children"].setdefault(frame, {"name": frame, "value": 0, "children": {}})
+            node["value"] += stack.count
+    return {"endTimestamp": samples.end_ms, "data": _with_lists(root)}
+
+
+def _with_lists(node: Json) -> Json:
+    """The node of a flame graph, with a list of those above it."""
+    return {**node, "children": [_with_lists(child) for child in node["children"].values()]}
 
 
 # ---------------------------------------------------------------------- accumulators

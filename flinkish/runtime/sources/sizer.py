@@ -31,6 +31,7 @@ from flinkish.core.source import SplitSource
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.sources.memory_bound import MemoryBound
+from flinkish.storage.sealed import optional
 
 #: The most records per subtask that an epoch may have after one that had fewer than that.
 SOON = 1_000
@@ -70,7 +71,7 @@ class EpochTimes:
     duration_ms: float
     commit_ms: float
     work_ms: dict[str, float]
-    memory: float = 0.0
+    memory: float = optional(0.0)
 
 
 def sizes_epochs(job: JobDescriptor) -> bool:
