@@ -36,6 +36,7 @@ def job_text(job: Json, now_ms: int, zone: tzinfo | None = None, end: Json | Non
     for title, section in (
         ("Warnings", [f"  {one_line(warning, 2_000)}" for warning in job["warnings"]]),
         ("Vertices", _vertices(job, zone)),
+        ("Task managers", _task_managers(job, now_ms)),
         ("Sources", _sources(job, zone)),
         (_title_of_positions(job), _positions(job)),
         ("Sinks", _sinks(job)),
@@ -123,6 +124,30 @@ def _with_lag(watermark_ms: int | None, now_ms: int, zone: tzinfo | None) -> str
 
 
 # ---------------------------------------------------------------------- what runs
+
+
+def _task_managers(job: Json, now_ms: int) -> list[str]:
+    """Those that are there, and the last ones that were lost. A description of an earlier flinkish has none."""
+    heads = ("task manager", "status", " slots", " running", " holds", " heap", " JVM", " Python", "")
+    rows = []
+    for one in job.get("task_managers", ()):
+        memory, ended_ms = one["memory"], one["ended_ms"]
+        heap = memory["heap_peak"] if memory["heap_used"] is None else memory["heap_used"]
+        python = [worker["rss_bytes"] for worker in one["workers"] if worker["rss_bytes"]]
+        rows.append(
+            (
+                one["id"],
+                one["status"],
+                UNKNOWN if one["slots"] is None else one["slots"],
+                UNKNOWN if one["running_tasks"] is None else one["running_tasks"],
+                one["holds"],
+                f"{size(heap)} of {size(memory['heap_max'])}",
+                size(memory["jvm_rss"]),
+                f"{size(sum(python))} in {len(python)}" if python else UNKNOWN,
+                "" if ended_ms is None else f"{age(ended_ms, now_ms)}: {one_line(one['reason'], 300)}",
+            )
+        )
+    return table(heads, rows) if rows else []
 
 
 def _rates(vertex: Json, name: str) -> float:

@@ -75,7 +75,7 @@ _POLL_S = 0.02
 #: The same at commits in another storage than a local one; and under Spark Connect, where another process reports
 #: epochs.
 _REMOTE_POLL_S = 0.1
-#: Seconds between two looks at the clock and at the executors.
+#: Seconds between two looks at the clock and at the tasks that have failed.
 LOOK_S = 1.0
 
 
@@ -301,7 +301,7 @@ class QueryAttempt(EpochListener):
         self._waits = run.interval_ms > 0 and not run.available_now
         self._ends_idle = run.available_now and not plans_with_start()
         self._refused = self._idle = self.set_back = False
-        self._look_at_executors()
+        self._look_at_tasks()
         try:
             self._query = self._start(run, deployment)
             self._observer.query_started()
@@ -316,7 +316,7 @@ class QueryAttempt(EpochListener):
             with self._commits:
                 self._take_reports(None)
         finally:
-            self._look_at_executors()
+            self._look_at_tasks()
             self._running.leave(self.spark, self._query, must_go_on=not self._stop.is_set())
             epoch_listeners.close_connection(self._connection)
             self._connection = None
@@ -369,7 +369,7 @@ class QueryAttempt(EpochListener):
             self._look_for_commits()
             if time.monotonic() - looked > LOOK_S:
                 self._look_at_clock()
-                self._look_at_executors()
+                self._look_at_tasks()
                 looked = time.monotonic()
             if time.monotonic() - asked > ask_s:
                 self.directory.check_owner(self.job.name)
@@ -411,8 +411,8 @@ class QueryAttempt(EpochListener):
         """Whether the last epoch of the input is committed."""
         return self.ended and self._committed >= self._reported
 
-    def _look_at_executors(self) -> None:
-        """Tell which executors were lost, and which tasks have failed and run again, since the last look."""
+    def _look_at_tasks(self) -> None:
+        """Tell which tasks have failed and run again since the last look."""
         with suppress(Exception):
             # if Spark cannot be asked, the query says why
             self._trouble = self._trouble or Trouble(

@@ -24,6 +24,7 @@ from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.flame_graphs import FlameGraphs
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription, JobObserver
 from flinkish.jobmanager.job.operations import Kind, Operations, Request
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.jobmanager.job_record import this_driver
 from flinkish.jobmanager.job_run import JobRun, in_background
 from flinkish.jobmanager.job_start import JobStart
@@ -346,6 +347,23 @@ class JobManager:
         """The running job with that id; None when there is none, or when it has ended."""
         with self._lock:
             return self._at_work.get(_text(job_id))
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        """The task manager with this id, of a running job, to be asked for more than it reports.
+
+        Raises:
+            FinalOperationError: there is none that can be asked.
+        """
+        for client in self.jobs():
+            if client.run.task_managers is not None:
+                found = client.run.task_managers.reach(task_manager)
+                if found is not None:
+                    return found
+        raise FinalOperationError(
+            f"the task manager {task_manager} cannot be asked for threads and logs",
+            expected="an executor of a Spark session in this driver",
+            hint="Spark Connect reaches no certain executor: look where the executor runs",
+        )
 
     def describe_job(self, job_id: JobID | str) -> JobDescription:
         """The description of one job, running or ended.

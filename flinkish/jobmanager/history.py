@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from flinkish.jobmanager.job.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
 from flinkish.jobmanager.job.lifecycle import Event
+from flinkish.jobmanager.job.task_managers import TaskManagerEvent
 
 
 class History(Protocol):
@@ -32,6 +33,9 @@ class History(Protocol):
 
     def checkpoint(self, description: CheckpointDescription) -> None:
         """Record a checkpoint or savepoint that has completed or failed."""
+
+    def task_manager(self, event: TaskManagerEvent) -> None:
+        """Record that a task manager has come or gone."""
 
     def close(self) -> None:
         """Write what is left, because the job has ended. The one method that takes its time."""
@@ -50,6 +54,9 @@ class NoHistory:
         """Does nothing."""
 
     def checkpoint(self, description: CheckpointDescription) -> None:
+        """Does nothing."""
+
+    def task_manager(self, event: TaskManagerEvent) -> None:
         """Does nothing."""
 
     def close(self) -> None:
@@ -77,6 +84,10 @@ TABLES: dict[str, str] = {
         f"{_ALL}, id bigint, epoch bigint, status string, trigger_time_ms bigint, duration_ms bigint,"
         " is_savepoint boolean, incremental boolean, path string, rows_written bigint, state_bytes map<string, bigint>,"
         " offsets map<string, string>, watermarks map<string, bigint>, failure_reason string"
+    ),
+    "task_managers": (
+        f"{_ALL}, id string, executor string, host string, before string, status string, cause string, cores int,"
+        " slots int, holds int, heap_peak bigint, jvm_rss bigint"
     ),
 }
 
@@ -129,6 +140,13 @@ class Rows:
     def checkpoint(self, one: CheckpointDescription, attempt: int) -> Row:
         """A row of ``checkpoints``: a checkpoint or savepoint that has completed or failed."""
         return self._row("checkpoints", attempt, one.trigger_time_ms + (one.duration_ms or 0), one)
+
+    def task_manager(self, event: TaskManagerEvent, attempt: int) -> Row:
+        """A row of ``task_managers``: one that has come or gone."""
+        manager = event.manager
+        given = {name: getattr(manager.memory, name) for name in ("heap_peak", "jvm_rss")}
+        given |= {"before": event.before or None, "cause": event.cause}
+        return self._row("task_managers", attempt, event.time_ms, manager, **given)
 
 
 def _number(value: Any) -> float | None:
@@ -199,6 +217,10 @@ class HistoryWriter:
     def checkpoint(self, description: CheckpointDescription) -> None:
         """Record a checkpoint or savepoint that has completed or failed."""
         self._add("checkpoints", self._rows.checkpoint(description, self._attempt))
+
+    def task_manager(self, event: TaskManagerEvent) -> None:
+        """Record that a task manager has come or gone."""
+        self._add("task_managers", self._rows.task_manager(event, self._attempt))
 
     def _add(self, table: str, row: Row) -> None:
         with self._lock:

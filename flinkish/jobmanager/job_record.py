@@ -278,6 +278,7 @@ class JobRecord(JobObserver):
             accumulator_types=types_of(self.accumulators, self._job.classes),
             totals=totals,
             doing=self._run.doing_now(),
+            task_managers=() if self._run.task_managers is None else self._run.task_managers.describe(),
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:

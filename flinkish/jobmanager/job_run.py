@@ -50,6 +50,7 @@ from flinkish.storage.stores import storage_error
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.job_record import JobRecord
+    from flinkish.jobmanager.task_managers import TaskManagers
 
 
 _LOG = logging.getLogger("flinkish.JobManager")
@@ -121,6 +122,8 @@ class JobRun(ObservedJob):
         self.over = threading.Event()
         #: the record from which the job is described; None until the job has been submitted
         self.record: JobRecord | None = None
+        #: the registry of its task managers; None: it has none, or none yet
+        self.task_managers: TaskManagers | None = None
         #: what the job was warned of and what still holds: a name of the matter -> the text
         self.warnings: dict[str, str] = {}
         self.checkpoints: Checkpoints = NoCheckpoints()

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timezone
 
 from flinkish.common.job_status import JobStatus
 from flinkish.error_display import own_frames
@@ -16,12 +17,14 @@ from flinkish.errors import FlinkishError, UserCodeError
 from flinkish.jobmanager.history import History, NoHistory
 from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
 from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
+from flinkish.jobmanager.job.task_managers import REGISTERED, RELEASED, TaskManagerEvent
 from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import SystemClock
 from flinkish.runtime.task.progress import EpochProgress
 
 _LOG = logging.getLogger("flinkish.JobManager")
+_MASTER_LOG = logging.getLogger("flinkish.JobMaster")
 
 
 def new_life(name: str) -> StateMachine[JobStatus]:
@@ -37,6 +40,27 @@ def describe(failure: FlinkishError) -> str:
 def _kind_of(failure: FlinkishError) -> str:
     """What failures have in common that count as the same one, wherever they have occurred."""
     return f"{type(failure).__name__}: {failure.what}"
+
+
+def _log_change(job: str, event: TaskManagerEvent) -> None:
+    """Log that a task manager of a job has come or gone; a loss as a warning."""
+    manager = event.manager
+    who = f"executor {manager.executor} on {manager.address or manager.host}"
+    if manager.status == REGISTERED:
+        _MASTER_LOG.info("job '%s': %s is registered: %s", job, who, event.cause)
+        return
+    when = f"{datetime.fromtimestamp(event.time_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    if manager.status == RELEASED:
+        _MASTER_LOG.info("job '%s': %s was released at %s (%s)", job, who, when, manager.reason)
+        return
+    _MASTER_LOG.warning(
+        "job '%s': %s was lost at %s (%s); Spark runs its tasks again on another one. If that cannot be done, the "
+        "epoch fails, and the restart strategy decides",
+        job,
+        who,
+        when,
+        manager.reason,
+    )
 
 
 class ObservedJob(JobObserver):
@@ -166,3 +190,11 @@ class ObservedJob(JobObserver):
         subject = f"task '{failure.task}'" if failure.task else "a task"
         self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")
         self._notify(lambda observer: observer.task_failed(failure))
+
+    def task_manager_changed(self, event: TaskManagerEvent) -> None:
+        """Tell, also in the story and the history, of a task manager that has come or gone."""
+        _log_change(self.name, event)
+        manager = event.manager
+        self.life.story.add(event.time_ms, f"task manager '{manager.id}'", event.before, manager.status, event.cause)
+        self.history.task_manager(event)
+        self._notify(lambda observer: observer.task_manager_changed(event))

@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flinkish.common.configuration import Configuration
@@ -265,6 +266,8 @@ def _minicluster_run(
     from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.minicluster_run import MiniClusterRun, claim_directory, prepare
     from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, progress_for
+    from flinkish.jobmanager.task_managers import TaskManagers, this_process
+    from flinkish.spark.executor_status import ReportedExecutors
 
     needed = dependencies_of(configuration)
     if needed.jars:
@@ -290,7 +293,8 @@ def _minicluster_run(
     look = None if temporary else lambda: f"job directory {directory.path} (the minicluster keeps no history)"
     progress = progress_for(settings.progress, job, look, lambda: run.checkpoints.describe())
     watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
-    run.observers += [run.record, totals, *watches, progress, StateCatalog(directory)]
+    run.task_managers = TaskManagers(job, run.task_manager_changed, reports=ReportedExecutors(here=this_process()))
+    run.observers += [run.record, totals, run.task_managers, *watches, progress, StateCatalog(directory)]
     if not temporary or settings.savepoint is not None:
         warn_of_missing_uids(job)
     return run
@@ -389,6 +393,9 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.checkpoint_taker import attach_checkpoints
     from flinkish.jobmanager.history_tables import delta_history
     from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs, progress_for
+    from flinkish.jobmanager.task_managers import TaskManagers
+    from flinkish.spark.executor_access import ExecutorAccess
+    from flinkish.spark.executor_status import status_store
     from flinkish.spark.session import where_to_look
 
     settings, directory = run.settings, run.directory
@@ -403,7 +410,9 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
         settings.progress, job, lambda: where_to_look(run.spark, shown), lambda: run.checkpoints.describe()
     )
     watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
-    run.observers += [run.record, totals, TaskLogs(job), *watches, progress]
+    store, access = status_store(run.spark), partial(ExecutorAccess, run.spark)
+    run.task_managers = TaskManagers(job, run.task_manager_changed, store, None if store is None else access)
+    run.observers += [run.record, totals, TaskLogs(job), run.task_managers, *watches, progress]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
     if not temporary or settings.checkpoints.enabled or settings.savepoint is not None:

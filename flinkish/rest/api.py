@@ -39,6 +39,8 @@ from flinkish.rest.route import (
     Route,
     Status,
     Text,
+    UnavailableError,
+    UnsupportedError,
 )
 from flinkish.rest.served_jobs import ServedJobs
 from flinkish.rest.views.shapes import finite
@@ -65,6 +67,8 @@ _CODES: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (BadRequestError, HTTPStatus.BAD_REQUEST),
     (ConflictError, HTTPStatus.CONFLICT),
     (ForbiddenError, HTTPStatus.FORBIDDEN),
+    (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (UnsupportedError, HTTPStatus.NOT_IMPLEMENTED),
     (InternalError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (FencedError, HTTPStatus.CONFLICT),
     (SavepointError, HTTPStatus.CONFLICT),

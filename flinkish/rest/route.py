@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Operations
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.runtime.task.stack_samples import StackSamples
 
 
@@ -33,6 +34,13 @@ class Jobs(Protocol):
     @property
     def operations(self) -> Operations:
         """What is asked of the jobs."""
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        """The task manager with this id, which runs apart from the driver, to be asked for more than it reports.
+
+        Raises:
+            FinalOperationError: there is none that can be asked.
+        """
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,14 @@ class ForbiddenError(Exception):
     """This cannot be asked of a driver, whoever asks: 403 with this sentence."""
 
 
+class UnavailableError(Exception):
+    """What would have to answer does not: 503 with this sentence."""
+
+
+class UnsupportedError(Exception):
+    """Nothing here can answer this, now or later: 501 with this sentence."""
+
+
 #: What a parameter of a path may be; all others may be anything without a slash.
 _PATTERNS = {
     "job": "[0-9a-f]{32}",
@@ -110,7 +126,7 @@ class Route:
     """A route; its path names parameters in braces: ``/jobs/{job}/vertices/{vertex}``.
 
     ``answer`` returns what becomes JSON, a `Text` or a `Status`, and raises `NotFoundError`, `BadRequestError`,
-    `ConflictError`, `ForbiddenError` or a FlinkishError.
+    `ConflictError`, `ForbiddenError`, `UnavailableError`, `UnsupportedError` or a FlinkishError.
     """
 
     method: str

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Kind, Operation, Operations, Request
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.rest.route import Jobs, NotFoundError
 from flinkish.runtime.task.stack_samples import StackSamples
 
@@ -68,6 +69,10 @@ class ServedJobs:
     def stack_samples(self, job_id: str) -> StackSamples | None:
         """Stacks of the tasks of a job; see `Jobs.stack_samples`."""
         return self._jobs.stack_samples(job_id)
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        """See `Jobs.reach`."""
+        return self._jobs.reach(task_manager)
 
     def forget(self) -> None:
         """Let the next request see what has changed just now."""

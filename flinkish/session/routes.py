@@ -14,6 +14,7 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.job.description import DriverDescription, JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Operations, Request
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.rest.api import Answer, Receiver, refusal, unless_known
 from flinkish.rest.failures import failure_cause_of
 from flinkish.rest.route import Asked, ConflictError, ForbiddenError, NotFoundError, Route, Text
@@ -55,6 +56,10 @@ class NoJobs:
     def describe_job(self, job_id: str) -> JobDescription:
         """Raises FinalOperationError: there is no such job."""
         raise FinalOperationError(f"Job {job_id} not found")
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        """Raises FinalOperationError: there is no such task manager."""
+        raise FinalOperationError(f"No TaskExecutor registered under {task_manager}")
 
 
 class SessionApi:

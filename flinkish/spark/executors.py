@@ -1,4 +1,4 @@
-"""What a job needs of the Python of Spark's executors, which executors it loses, and what runs and fails there.
+"""What a job needs of the Python of Spark's executors, and what runs and fails there.
 
 The driver plans the epochs in a Python process of its own (the planner of a Python data source), and the executors run
 the tasks. Rule: the planner runs the driver's interpreter and imports what the driver ships; the executors run the
@@ -8,22 +8,18 @@ not have. Spark itself knows one interpreter for both.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
-from flinkish.errors import EnvironmentVersionError, FlinkishError, escaped
+from flinkish.errors import EnvironmentVersionError, FlinkishError
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote, may_run_on_other_machines
 from flinkish.spark.worker import PLANNING_FOLDER, typed_failure
-
-_LOG = logging.getLogger("flinkish.JobMaster")
 
 #: The most tasks of a stage that are looked at.
 _MOST_TASKS = 10_000
@@ -144,37 +140,6 @@ def ask_executors(spark: Any, question: Callable[[], str], where: str) -> list[s
         raise translate(error, f"{where}, host {place[1]}, executor {place[2]}" if place else where) from error
 
 
-#: The reason for which Spark removes an executor that it has ended itself, as dynamic allocation does.
-_ENDED_BY_SPARK = "killed by driver"
-
-
-class LostExecutors:
-    """Finds the executors that a session loses from now on; none under Spark Connect, where the driver is elsewhere."""
-
-    def __init__(self, spark: Any) -> None:
-        self._store = None if is_remote(spark) else spark.sparkContext._jsc.sc().statusStore()
-        self._told = set(self._lost())
-
-    def new(self) -> list[str]:
-        """Those that were lost since the last call, each with its number, its address, the time and Spark's reason."""
-        found = {number: text for number, text in self._lost().items() if number not in self._told}
-        self._told.update(found)
-        return list(found.values())
-
-    def _lost(self) -> dict[str, str]:
-        if self._store is None:
-            return {}
-        lost, executors = {}, self._store.executorList(False).iterator()
-        while executors.hasNext():
-            executor = executors.next()
-            reason = "" if executor.isActive() else str(executor.removeReason().getOrElse(None))
-            if reason and _ENDED_BY_SPARK not in reason:
-                gone = datetime.fromtimestamp(executor.removeTime().get().getTime() / 1000, timezone.utc)
-                when = f"{gone:%Y-%m-%d %H:%M:%S} UTC"
-                lost[executor.id()] = f"executor {executor.id()} on {executor.hostPort()} was lost at {when} ({reason})"
-        return lost
-
-
 class FailedTasks:
     """Finds the tasks of a session that fail from now on and that Spark runs again, however soon their jobs have ended:
     where it tries no task twice, and under Spark Connect, there are none."""
@@ -239,7 +204,7 @@ class FailedTasks:
 
 
 class Trouble:
-    """Tells of the executors that a session loses, and of the tasks that Spark runs again.
+    """Tells of the tasks of a session that Spark runs again.
 
     Args:
         spark: the session.
@@ -251,18 +216,10 @@ class Trouble:
     def __init__(self, spark: Any, job: str, secret: bytes, task_failed: Callable[[FlinkishError], None]) -> None:
         self._job, self._secret = job, secret
         self._task_failed = task_failed
-        self._executors = LostExecutors(spark)
         self._tasks = FailedTasks(spark)
 
     def look(self, group: str) -> None:
         """Tell of what has happened since the last call, in the jobs of this group of Spark's."""
-        for executor in self._executors.new():
-            _LOG.warning(
-                "job '%s': %s; Spark runs its tasks again on another one. If that cannot be done, the epoch fails, "
-                "and the restart strategy decides",
-                self._job,
-                escaped(executor),
-            )
         for task, message in self._tasks.new(group):
             typed = typed_failure(message, self._secret, task=task)
             self._task_failed(translate(typed or RuntimeError(message), f"job '{self._job}'"))

@@ -16,7 +16,6 @@ import socket
 import sys
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor
 from flinkish.runtime.job.report import TaskPlace
+from flinkish.runtime.process import executor_of
 
 
 def murmur3(values: NDArray[np.uint32], seed: int = 42) -> NDArray[np.int32]:
@@ -142,10 +142,6 @@ class AddressBook:
 #: Spark's id of the executor inside of the driver.
 DRIVER = "driver"
 
-_FLAG = b"--executor-id"
-#: How many ancestors of a worker are looked at: daemon, JVM, and what a cluster manager may put in between.
-_MAX_ANCESTORS = 8
-
 
 def task_context() -> Any:
     """Spark's context of the running task; None outside of tasks."""
@@ -195,33 +191,5 @@ def executor_id(pid: int) -> str:
     told = os.environ.get("SPARK_EXECUTOR_ID")
     if told:
         return told
-    for _ in range(_MAX_ANCESTORS):
-        parent = _parent(pid)
-        if parent is None or parent <= 1:
-            break
-        found = _id_in(_command_line(parent))
-        if found is not None:
-            return found
-        pid = parent
-    return DRIVER
-
-
-def _id_in(command: list[bytes]) -> str | None:
-    if _FLAG not in command[:-1]:
-        return None
-    return command[command.index(_FLAG) + 1].decode(errors="replace")
-
-
-def _parent(pid: int) -> int | None:
-    try:
-        # the name of the command, in parentheses, may contain any characters
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _command_line(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
+    found = executor_of(pid)
+    return DRIVER if found is None else found.id or DRIVER

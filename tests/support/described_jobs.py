@@ -35,6 +35,7 @@ from flinkish.jobmanager.job.description import (
 )
 from flinkish.jobmanager.job.operations import Operations
 from flinkish.jobmanager.job.settings import CheckpointSettings
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.jobmanager.operator_ids import operator_id
 from flinkish.rest.route import Asked
 from flinkish.rest.views import ROUTES
@@ -66,6 +67,9 @@ class FixedJobs:
             if job.id == job_id:
                 return job
         raise FinalOperationError(f"this driver knows no job {job_id}")
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        raise FinalOperationError(f"the task manager {task_manager} cannot be asked")
 
     @property
     def operations(self) -> Operations:

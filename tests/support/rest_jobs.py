@@ -14,6 +14,7 @@ from flinkish.jobmanager.job.description import (
     JobManagerDescription,
 )
 from flinkish.jobmanager.job.operations import Operations, Request
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.rest.access import Access
 from flinkish.rest.api import Answer, Api
 from flinkish.rest.route import Route
@@ -74,6 +75,9 @@ class FakeJobs:
 
     def stack_samples(self, job_id: str) -> StackSamples | None:
         return self.samples
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        raise FinalOperationError(f"the task manager {task_manager} cannot be asked")
 
     def describe_job(self, job_id: str) -> JobDescription:
         if job_id not in self.jobs:

@@ -9,6 +9,7 @@ known, or not known yet.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
@@ -16,6 +17,7 @@ from flinkish.errors import FlinkishError
 from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import CheckpointSettings
+from flinkish.jobmanager.job.task_managers import TaskManagerDescription, TaskManagerEvent
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.task.progress import EpochProgress, SlowCall
@@ -407,6 +409,13 @@ class JobDescription:
     #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
     #: parts"); "": nothing of the kind
     doing: str = ""
+    #: those that are there, then the last ones that have gone; empty: none is known, as before the first attempt
+    task_managers: tuple[TaskManagerDescription, ...] = ()
+
+    @cached_property
+    def task_manager_ids(self) -> dict[str, str]:
+        """Spark's id of an executor -> the id of the task manager."""
+        return {one.executor: one.id for one in self.task_managers}
 
     def without_earlier(self) -> JobDescription:
         """The same without the earlier attempts of subtasks."""
@@ -460,6 +469,9 @@ class JobObserver:
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """An attempt has failed; the job is restarted after the delay, or, with None, has failed as well."""
+
+    def task_manager_changed(self, event: TaskManagerEvent) -> None:
+        """A task manager has come or gone."""
 
     def task_failed(self, failure: FlinkishError) -> None:
         """A task has failed, and Spark runs it again: the attempt goes on."""

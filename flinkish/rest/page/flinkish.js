@@ -6,8 +6,8 @@ const REFRESH_MS = 2000;
 const NO_WATERMARK = -9223372036854775808;
 const END_OF_TIME = 9223372036854775807;
 const ENDED = new Set(["FINISHED", "CANCELED", "FAILED", "SUSPENDED"]);
-const GOOD = new Set(["RUNNING", "FINISHED", "COMPLETED"]);
-const BAD = new Set(["FAILED", "FAILING"]);
+const GOOD = new Set(["RUNNING", "FINISHED", "COMPLETED", "REGISTERED"]);
+const BAD = new Set(["FAILED", "FAILING", "LOST"]);
 
 let chosen = location.hash.slice(1);
 let operation = null;
@@ -88,7 +88,7 @@ function showHead(job, now) {
     [watermark(job.metrics.watermark_ms), "watermark"],
   ];
   const running = job.running_epoch;
-  const last = job.story.length ? job.story[job.story.length - 1] : null;
+  const last = job.story.filter((one) => one.subject.startsWith("job ")).pop();
   document.getElementById("head").replaceChildren(...[
     element("h2", {}, job.name, " ", status(job.status)),
     element("div", { class: "dim" }, `job ${job.id} · driver ${job.driver.host}, process ${job.driver.pid}`
@@ -214,6 +214,33 @@ function showSlow(job) {
     element("pre", {}, call.stack)))), found.length > 0);
 }
 
+const known = (value, text) => value === null || value === undefined ? "–" : text(value);
+
+function showTaskManagers(job, now) {
+  const of = (one) => one.memory || {};
+  const heap = (one) => [of(one).heap_used ?? of(one).heap_peak, of(one).heap_max];
+  const python = (one) => one.workers.reduce((sum, worker) => sum + (worker.rss_bytes || 0), 0);
+  const columns = [
+    ["task manager", (one) => element("span", { title: `executor ${one.executor} ${one.address}` }, one.id), "wide"],
+    ["status", (one) => status(one.status)],
+    ["since", (one) => element("span", { title: time(one.ended_ms ?? one.registered_ms) }, ago(one.ended_ms ?? one.registered_ms, now))],
+    ["slots", (one) => known(one.slots, number), "number"],
+    ["running", (one) => known(one.running_tasks, number), "number"],
+    ["holds", (one) => number(one.holds), "number"],
+    ["heap", (one) => element("span", { title: of(one).heap_used ? "used now" : "the most so far" },
+      `${known(heap(one)[0], bytes)} of ${known(heap(one)[1], bytes)}`), "number"],
+    ["JVM", (one) => known(of(one).jvm_rss, bytes), "number"],
+    ["Python", (one) => python(one) ? element("span", { title: one.workers.map((worker) =>
+      `process ${worker.pid}: ${bytes(worker.rss_bytes)}, ${worker.tasks.join(", ")}`).join("\n") },
+      `${bytes(python(one))} in ${number(one.workers.length)}`) : "–", "number"],
+    ["collections", (one) => one.garbage_collectors.length ? element("span", { title: one.garbage_collectors.map((collector) =>
+      `${collector.name}: ${number(collector.count)}, ${span(collector.time_ms)}`).join("\n") },
+      span(one.garbage_collectors.reduce((sum, collector) => sum + collector.time_ms, 0))) : "–", "number"],
+    ["", (one) => one.reason, "wide"],
+  ];
+  place("task-managers", table(columns, job.task_managers || []), (job.task_managers || []).length > 0);
+}
+
 function showCheckpoints(job, now) {
   const rows = job.checkpoints.history.slice(-12).reverse();
   const columns = [
@@ -310,6 +337,7 @@ function show(job, now) {
   showEpochs(job);
   showWatermarks(job, now);
   showSlow(job);
+  showTaskManagers(job, now);
   showCheckpoints(job, now);
   showExceptions(job, now);
   showState(job);

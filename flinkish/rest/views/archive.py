@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Operations
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.rest.route import Asked, Route
 from flinkish.rest.views import checkpoints, description, jobs, vertices
 
@@ -36,6 +37,10 @@ class _OneJob:
 
     def stack_samples(self, job_id: str) -> None:
         """None: no job runs here."""
+
+    def reach(self, task_manager: str) -> ReachableTaskManager:
+        """An archive reaches nobody."""
+        raise FinalOperationError(f"No TaskExecutor registered under {task_manager}")
 
     def describe_job(self, job_id: str) -> JobDescription:
         """The job.

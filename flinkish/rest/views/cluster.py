@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from flinkish.errors import FinalOperationError, OperationError
 from flinkish.jobmanager.job.description import JobDescription
-from flinkish.rest.route import Asked, NotFoundError, Route, Text
+from flinkish.jobmanager.job.task_managers import ReachableTaskManager
+from flinkish.rest.route import Asked, NotFoundError, Route, Text, UnavailableError, UnsupportedError
 from flinkish.rest.views import jobs, task_managers
 from flinkish.rest.views.driver import DriverLog, environment, threads
-from flinkish.rest.views.shapes import DRIVER, ENDED, Json, job_of, job_times, pairs, task_manager_id
+from flinkish.rest.views.shapes import ENDED, Json, job_of, job_times, pairs
 from flinkish.rest.views.task_managers import task_manager_named, task_managers_of
 
 #: How often the Web UI asks, in ms (Flink's default of web.refresh-interval).
@@ -27,8 +31,8 @@ def overview(asked: Asked) -> Json:
     managers = task_managers_of(described).values()
     return {
         "taskmanagers": len(managers),
-        "slots-total": sum(len(one.slots) for one in managers),
-        "slots-available": 0,
+        "slots-total": sum(one.slots for one in managers),
+        "slots-available": sum(one.free_slots for one in managers),
         "jobs-running": sum(state not in ENDED for state in states),
         "jobs-finished": states.count("FINISHED"),
         "jobs-cancelled": states.count("CANCELED"),
@@ -165,36 +169,58 @@ def task_manager(asked: Asked) -> Json:
     return task_managers.details(task_manager_named(asked), asked.now_ms)
 
 
-def _is_driver(asked: Asked) -> bool:
+@contextmanager
+def _elsewhere(asked: Asked) -> Iterator[ReachableTaskManager | None]:
+    """The task manager that the path names, if it is not the driver itself, which is known without asking."""
     manager = task_manager_named(asked)
-    return manager.id == task_manager_id(manager.host, DRIVER)
+    if manager.in_driver:
+        yield None
+        return
+    try:
+        reachable = asked.jobs.reach(manager.id)
+    except FinalOperationError as error:
+        raise UnsupportedError(error.message) from error
+    try:
+        yield reachable
+    except FinalOperationError as error:
+        raise NotFoundError(error.message) from error
+    except OperationError as error:
+        raise UnavailableError(error.message) from error
 
 
 def task_manager_logs(asked: Asked) -> Json:
     """``/taskmanagers/:taskmanagerid/logs``"""
-    return logs(asked) if _is_driver(asked) else {"logs": []}
+    with _elsewhere(asked) as manager:
+        if manager is None:
+            return logs(asked)
+        return {"logs": [{"name": name, "size": size, "mtime": ms} for name, size, ms in manager.files()]}
 
 
 def task_manager_log(asked: Asked) -> Text:
     """``/taskmanagers/:taskmanagerid/log``"""
-    return log(asked) if _is_driver(asked) else Text("Spark has the logs of its executors.\n")
+    with _elsewhere(asked) as manager:
+        return log(asked) if manager is None else Text(manager.tail("stderr"))
 
 
 def task_manager_named_log(asked: Asked) -> Text:
     """``/taskmanagers/:taskmanagerid/logs/:filename``"""
-    if not _is_driver(asked):
-        raise NotFoundError("This file does not exist in TaskManager log dir.")
-    return named_log(asked)
+    with _elsewhere(asked) as manager:
+        return named_log(asked) if manager is None else Text(manager.tail(asked.path["file"]))
 
 
 def task_manager_stdout(asked: Asked) -> Text:
     """``/taskmanagers/:taskmanagerid/stdout``"""
-    return stdout(asked) if _is_driver(asked) else Text("Spark has what its executors print.\n")
+    with _elsewhere(asked) as manager:
+        return stdout(asked) if manager is None else Text(manager.tail("stdout"))
 
 
 def task_manager_threads(asked: Asked) -> Json:
     """``/taskmanagers/:taskmanagerid/thread-dump``"""
-    return thread_dump(asked) if _is_driver(asked) else {"threadInfos": []}
+    with _elsewhere(asked) as manager:
+        if manager is None:
+            return thread_dump(asked)
+        threads_there = [{"threadName": name, "stringifiedThreadInfo": text} for name, text in manager.threads()]
+        return {"threadInfos": threads_there}
 
 
 _MANAGER = "/taskmanagers/{taskmanager}"

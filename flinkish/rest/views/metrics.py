@@ -30,7 +30,7 @@ from flinkish.rest.views.shapes import (
     text_of,
     vertex_of,
 )
-from flinkish.rest.views.task_managers import TaskManager, task_manager_named, task_managers_of
+from flinkish.rest.views.task_managers import metrics_of, task_manager_named, task_managers_of
 
 Metrics = dict[str, Any]
 
@@ -166,20 +166,14 @@ def subtask_metrics(vertex: VertexDescription, execution: ExecutionDescription, 
 def cluster_metrics(jobs: JobManagerDescription) -> Metrics:
     """Name -> value of the metrics of the driver."""
     managers = task_managers_of(jobs).values()
-    slots = sum(len(one.slots) for one in managers)
     running = sum(job.status not in ENDED for job in jobs.jobs)
     return {
         "numRunningJobs": running,
         "numRegisteredTaskManagers": len(managers),
-        "taskSlotsTotal": slots,
-        "taskSlotsAvailable": 0,
+        "taskSlotsTotal": sum(one.slots for one in managers),
+        "taskSlotsAvailable": sum(one.free_slots for one in managers),
         **process_metrics(),
     }
-
-
-def task_manager_metrics(manager: TaskManager) -> Metrics:
-    """Name -> value of the metrics of a task manager."""
-    return {"numTasks": manager.assigned_tasks, "numSlots": len(manager.slots)}
 
 
 # ---------------------------------------------------------------------- single values
@@ -200,7 +194,7 @@ def of_driver(asked: Asked) -> list[Json]:
 
 def of_task_manager(asked: Asked) -> list[Json]:
     """``/taskmanagers/:taskmanagerid/metrics``"""
-    return _answer(asked, task_manager_metrics(task_manager_named(asked)))
+    return _answer(asked, metrics_of(task_manager_named(asked)))
 
 
 def of_job(asked: Asked) -> list[Json]:
@@ -320,9 +314,7 @@ def of_all_task_managers(asked: Asked) -> list[Json]:
     """``/taskmanagers/metrics``"""
     wanted = set(filter(None, asked.query.get("taskmanagers", "").split(",")))
     managers = task_managers_of(asked.jobs.describe())
-    return _aggregated(
-        asked, [task_manager_metrics(one) for one in managers.values() if not wanted or one.id in wanted]
-    )
+    return _aggregated(asked, [metrics_of(one) for one in managers.values() if not wanted or one.id in wanted])
 
 
 def of_all_subtasks(asked: Asked) -> list[Json]:

@@ -12,11 +12,10 @@ from flinkish.rest.views.metrics import (
     Operators,
     cluster_metrics,
     job_metrics,
-    task_manager_metrics,
     task_metrics,
 )
 from flinkish.rest.views.shapes import ENDED, UNASSIGNED, host_of, task_manager_of
-from flinkish.rest.views.task_managers import task_managers_of
+from flinkish.rest.views.task_managers import metrics_of, task_managers_of
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -93,7 +92,7 @@ def scrape(asked: Asked) -> Text:
         samples.add("jobmanager", name, _labels(of_driver), value)
     for manager in task_managers_of(described).values():
         labels = _labels({"host": manager.host, "tm_id": manager.id})
-        for name, value in task_manager_metrics(manager).items():
+        for name, value in metrics_of(manager).items():
             samples.add("taskmanager", name, labels, value)
     for job in described.jobs:
         if job.status not in ENDED:

@@ -256,9 +256,12 @@ def host_of(job: JobDescription, execution: ExecutionDescription) -> str:
 
 def task_manager_of(job: JobDescription, execution: ExecutionDescription) -> str:
     """The id of the task manager, which is an executor of Spark or the driver, that an execution has run on last."""
-    if execution.executor is not None:
-        return task_manager_id(execution.host or "", execution.executor)
-    return UNASSIGNED if execution.first_epoch is None else task_manager_id(job.driver.host, DRIVER)
+    if execution.executor is None and execution.first_epoch is None:
+        return UNASSIGNED
+    if job.task_manager_ids:
+        # an executor that nobody knows is that of a worker that cannot tell: without /proc, each is said to be 'driver'
+        return job.task_manager_ids.get(execution.executor or DRIVER, UNASSIGNED)
+    return task_manager_id(execution.host or job.driver.host, execution.executor or DRIVER)
 
 
 def task_manager_id(host: str, executor: str) -> str:

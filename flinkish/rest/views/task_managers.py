@@ -1,4 +1,7 @@
-"""The task managers: Spark's executors, as far as tasks report them, and the driver if tasks run in it."""
+"""The task managers: Spark's executors, and the driver if tasks run in it, with what is known of each.
+
+Rule: a figure of Flink's that is not known is 0; our own page and the descriptions of jobs leave it out.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +9,81 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from flinkish.jobmanager.job.description import JobManagerDescription
+from flinkish.jobmanager.job.task_managers import REGISTERED, MemoryFigures, TaskManagerDescription
 from flinkish.rest.route import Asked, NotFoundError
-from flinkish.rest.views.shapes import ENDED, UNASSIGNED, Json, host_of, task_manager_of
+from flinkish.rest.views.shapes import DRIVER, ENDED, UNASSIGNED, Json, host_of, task_manager_id, task_manager_of
 
 
 @dataclass
 class TaskManager:
-    """A process with tasks of running jobs."""
+    """A process with tasks of running jobs, or with slots for them."""
 
     id: str
     host: str
+    #: what is known of it; None: nothing but its tasks
+    described: TaskManagerDescription | None = None
     #: (job id, number of the subtask) -> its tasks: a slot holds a subtask of each vertex, as in Flink
-    slots: Counter[tuple[str, int]] = field(default_factory=Counter)
+    held: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     @property
     def assigned_tasks(self) -> int:
         """The number of tasks."""
-        return sum(self.slots.values())
+        return sum(self.held.values())
+
+    @property
+    def slots(self) -> int:
+        """How many tasks it can run at a time; as many as it holds, if that is not known."""
+        known = None if self.described is None else self.described.slots
+        return len(self.held) if known is None else known
+
+    @property
+    def free_slots(self) -> int:
+        """How many of them hold nothing."""
+        return max(self.slots - len(self.held), 0)
+
+    @property
+    def cores(self) -> int:
+        """Its cores; as many as its slots, if that is not known."""
+        known = None if self.described is None else self.described.cores
+        return self.slots if known is None else known
+
+    @property
+    def memory(self) -> MemoryFigures:
+        """What is known of its memory."""
+        return MemoryFigures() if self.described is None else self.described.memory
+
+    @property
+    def in_driver(self) -> bool:
+        """Whether it is the process of the driver."""
+        if self.described is None:
+            return self.id == task_manager_id(self.host, DRIVER)
+        return self.described.in_driver
+
+    def heartbeat_ms(self, now_ms: int) -> int:
+        """When it was heard of last."""
+        return now_ms if self.described is None else self.described.heartbeat_ms
 
 
 def task_managers_of(jobs: JobManagerDescription) -> dict[str, TaskManager]:
-    """Id -> task manager, of all that have tasks of running jobs."""
+    """Id -> task manager, of all that running jobs have, and of those that only their tasks tell of."""
     found: dict[str, TaskManager] = {}
     for job in jobs.jobs:
         if job.status in ENDED:
             continue
+        there = {one.id: one for one in job.task_managers if one.status == REGISTERED}
+        for name, one in there.items():
+            known = found.setdefault(name, TaskManager(name, one.host))
+            if known.described is None or known.described.heartbeat_ms < one.heartbeat_ms:
+                known.described = one
         for vertex in job.vertices:
             for subtask in vertex.subtasks:
                 name = task_manager_of(job, subtask.current)
-                if name == UNASSIGNED:
+                if name == UNASSIGNED or (job.task_managers and name not in there):
+                    # one that has gone holds nothing
                     continue
                 if name not in found:
                     found[name] = TaskManager(name, host_of(job, subtask.current))
-                found[name].slots[job.id, subtask.subtask] += 1
+                found[name].held[job.id, subtask.subtask] += 1
     return found
 
 
@@ -69,30 +114,76 @@ def _resource(cores: float = 0.0) -> Json:
 
 
 def summary(manager: TaskManager, now_ms: int) -> Json:
-    """A task manager in the list of all. Of its memory nothing is known."""
+    """A task manager in the list of all."""
+    memory = manager.memory
+    free = memory.heap_max - memory.heap_used if memory.heap_max and memory.heap_used else 0
     return {
         "id": manager.id,
         "path": f"flinkish://{manager.host}/{manager.id}",
         "dataPort": 0,
         "jmxPort": -1,
-        "timeSinceLastHeartbeat": now_ms,
-        "slotsNumber": len(manager.slots),
-        "freeSlots": 0,
+        "timeSinceLastHeartbeat": manager.heartbeat_ms(now_ms),
+        "slotsNumber": manager.slots,
+        "freeSlots": manager.free_slots,
         "assignedTasks": manager.assigned_tasks,
-        "totalResource": _resource(float(len(manager.slots))),
-        "freeResource": _resource(),
-        "hardware": {"cpuCores": len(manager.slots), "physicalMemory": 0, "freeMemory": 0, "managedMemory": 0},
+        "totalResource": _resource(float(manager.slots)),
+        "freeResource": _resource(float(manager.free_slots)),
+        "hardware": {
+            "cpuCores": manager.cores,
+            "physicalMemory": memory.physical or 0,
+            "freeMemory": free,
+            "managedMemory": 0,
+        },
         "memoryConfiguration": dict.fromkeys(_MEMORY, 0),
     }
 
 
 def details(manager: TaskManager, now_ms: int) -> Json:
     """All of a task manager."""
+    memory = manager.memory
+    collectors = () if manager.described is None else manager.described.garbage_collectors
     return {
         **summary(manager, now_ms),
         "allocatedSlots": [
             {"jobId": job_id, "resource": _resource(1.0), "assignedTasks": tasks}
-            for (job_id, _), tasks in manager.slots.items()
+            for (job_id, _), tasks in manager.held.items()
         ],
-        "metrics": {**dict.fromkeys(_FIGURES, 0), "garbageCollectors": []},
+        "metrics": {
+            **dict.fromkeys(_FIGURES, 0),
+            "heapUsed": memory.heap_used or 0,
+            "heapMax": memory.heap_max or 0,
+            "garbageCollectors": [{"name": one.name, "count": one.count, "time": one.time_ms} for one in collectors],
+        },
     }
+
+
+#: Flink's name of a metric, or one of ours -> the figure of the memory.
+_OF_MEMORY = {
+    "Status.JVM.Memory.Heap.Used": "heap_used",
+    "Status.JVM.Memory.Heap.Max": "heap_max",
+    "Status.JVM.Memory.Heap.Peak": "heap_peak",
+    "Status.JVM.Memory.NonHeap.Peak": "non_heap_peak",
+    "Status.JVM.Memory.Direct.Peak": "direct_peak",
+    "Status.JVM.Memory.Mapped.Peak": "mapped_peak",
+    "Status.JVM.Memory.Resident": "jvm_rss",
+}
+
+
+def metrics_of(manager: TaskManager) -> Json:
+    """Name -> value of the metrics of a task manager; those that are not known are left out."""
+    known = ((name, getattr(manager.memory, figure)) for name, figure in _OF_MEMORY.items())
+    found: Json = {
+        "numTasks": manager.assigned_tasks,
+        "numSlots": manager.slots,
+        "numSlotsAvailable": manager.free_slots,
+        **{name: value for name, value in known if value is not None},
+    }
+    if manager.described is not None:
+        for one in manager.described.garbage_collectors:
+            found[f"Status.JVM.GarbageCollector.{one.name}.Count"] = one.count
+            found[f"Status.JVM.GarbageCollector.{one.name}.Time"] = one.time_ms
+        workers = [one.rss_bytes for one in manager.described.workers if one.rss_bytes is not None]
+        if workers:
+            found["Status.Python.Workers.Count"] = len(workers)
+            found["Status.Python.Workers.Resident"] = sum(workers)
+    return found

@@ -59,8 +59,8 @@ class TaskPlace:
         return TaskPlace(host, executor, stage, partition, attempt, 0, pid)
 
 
-#: Figures of reports that were not there at first.
-_LATER_FIGURES = frozenset({"bytes_in", "bytes_out", "input_wait_ms", "output_wait_ms", "commit_ms"})
+#: What reports had not at first.
+_LATER = frozenset({"bytes_in", "bytes_out", "process", "input_wait_ms", "output_wait_ms", "commit_ms"})
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,14 @@ class TaskReport:
     bytes_out: int = 0
     #: lines that user functions have logged
     log: tuple[LogLine, ...] = ()
+    #: the figures of the process that it ran in (`new_figures`); empty if that has given them within the last second
+    process: dict[str, int] = field(default_factory=dict)
     #: states that the task has not reported before
     declared: tuple[DeclaredState, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is stored of a report, without figures that are 0 and were not there at first: their default says it."""
-        return {name: value for name, value in self.__dict__.items() if value or name not in _LATER_FIGURES}
+        """What is stored of a report, without what is empty and was not there at first: the default says it."""
+        return {name: value for name, value in self.__dict__.items() if value or name not in _LATER}
 
     @property
     def busy_ms(self) -> float:

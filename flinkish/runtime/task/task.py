@@ -20,6 +20,7 @@ from flinkish.runtime.job.operator import OperatorListener
 from flinkish.runtime.job.report import Row, TaskHeader, TaskPlace, TaskReport
 from flinkish.runtime.operators.source_and_sink import SinkEmit, SinkWriterOperator, encode_committables
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksOperator
+from flinkish.runtime.process import new_figures
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.limits import ManagedMemory
 from flinkish.runtime.task.chain import OperatorChain
@@ -226,6 +227,7 @@ class Task:
             "accumulators": self.chain.accumulators.take(self.job.classes),
             "worker": f"{socket.gethostname()}:{os.getpid()}",
             "place": stamp.place,
+            "process": new_figures(),
             "processing_time_ms": stamp.time_ms,
             "commit_requested": self.commit_requested,
             "log": self.log.take(),

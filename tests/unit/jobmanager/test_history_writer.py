@@ -12,6 +12,7 @@ import pytest
 from flinkish.jobmanager.history import TABLES, HistoryWriter, Row, Rows
 from flinkish.jobmanager.job.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
 from flinkish.jobmanager.job.lifecycle import Event
+from flinkish.jobmanager.job.task_managers import TaskManagerDescription, TaskManagerEvent
 
 ROWS = Rows("ab" * 16, "clicks", "driver-1")
 TIMEOUT_S = 30
@@ -70,6 +71,8 @@ def test_everything_is_written_at_the_end_at_the_latest(store: Store, writer: Hi
     writer.execution(1, "count", "count (1/2)", 0, ExecutionDescription(2, "FINISHED", {"FINISHED": 5}))
     writer.exception(ExceptionDescription(7, 2, "OperationError", "the operator of the cluster", True, "no room"))
     writer.checkpoint(CheckpointDescription(17, 40, "COMPLETED", 1000, duration_ms=50, watermarks={"count": 3}))
+    manager = TaskManagerDescription(id="h-3", executor="3", host="h", registered_ms=5, heartbeat_ms=5, slots=2)
+    writer.task_manager(TaskManagerEvent(manager, 5, "", "it has come"))
     assert store.tables == {}
     writer.close()
     assert set(store.tables) == set(TABLES)

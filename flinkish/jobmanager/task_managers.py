@@ -1,0 +1,293 @@
+"""The registry of the task managers of a job: which there are and were, what each of them runs and has run, and what
+the driver is told when one comes or goes.
+
+Rule: what comes and goes is seen within a second, also while no epoch runs. A look costs about a millisecond, and an
+epoch costs no look.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import FlinkishError, escaped
+from flinkish.jobmanager.job.description import JobObserver
+from flinkish.jobmanager.job.task_managers import (
+    LOST,
+    REGISTERED,
+    RELEASED,
+    GarbageCollector,
+    HeldTask,
+    MemoryFigures,
+    ReachableTaskManager,
+    TaskManagerDescription,
+    TaskManagerEvent,
+    WorkerDescription,
+)
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.report import TaskPlace
+from flinkish.runtime.phases import Clock, SystemClock
+from flinkish.runtime.task.progress import EpochProgress
+from flinkish.spark.executor_status import (
+    Executors,
+    ExecutorStatus,
+    ReportedExecutors,
+    meaning_of,
+    was_released,
+)
+from flinkish.spark.place import DRIVER
+
+_LOG = logging.getLogger("flinkish.JobMaster")
+
+#: Seconds between two looks.
+LOOK_S = 1.0
+#: A worker that runs nothing is forgotten after this time without a report (ms); Spark ends such ones after a minute.
+_WORKER_MS = 120_000
+#: The most that are kept: of task managers that have gone, of subtasks that one has held, of subtasks of a worker that
+#: are named.
+MAX_GONE, MAX_HELD, MAX_NAMED = 20, 32, 32
+
+#: Why an executor has gone that Spark does not speak of any more.
+_FORGOTTEN = "Spark does not know it any more and does not say why"
+
+
+def this_process() -> ExecutorStatus:
+    """The one task manager of a minicluster: this process."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    now_ms = SystemClock().now_ms()
+    return ExecutorStatus(
+        executor=DRIVER, host=socket.gethostname(), added_ms=now_ms, heard_ms=now_ms, cores=cores, in_driver=True
+    )
+
+
+def manager_id(host: str, executor: str) -> str:
+    """The id of a task manager: free text, as in Flink, without a slash."""
+    return f"{host}-{executor}".replace("/", "_")
+
+
+class TaskManagers(JobObserver):
+    """Knows the task managers of one job in one driver. Any thread may use it.
+
+    Args:
+        job: the job graph.
+        notify: is called when a task manager has come or gone.
+        store: who is asked for the executors; None: what tasks report is all that is known.
+        access: gives, of Spark's id of an executor and its host, what can be asked there; None: there is nothing.
+        reports: keeps what tasks report of their executors.
+        clock: the driver's clock, of which all times are.
+    """
+
+    def __init__(
+        self,
+        job: JobDescriptor,
+        notify: Callable[[TaskManagerEvent], None],
+        store: Executors | None = None,
+        access: Callable[[str, str], ReachableTaskManager] | None = None,
+        reports: ReportedExecutors | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._job = job
+        self._notify = notify
+        self._reports = reports or ReportedExecutors()
+        self._executors: Executors = store or self._reports
+        self._access = access
+        self._clock = clock or SystemClock()
+        self._lock = threading.RLock()
+        #: executor -> what was found at the last look; those that have gone are among them
+        self._known: dict[str, ExecutorStatus] = {}
+        self._looked = False
+        #: (vertex, subtask) -> the executor and process that have run it last, and the epoch
+        self._holders: dict[tuple[int, int], tuple[str, int, int]] = {}
+        #: executor -> the subtasks that it has held, each with the last epoch
+        self._held: dict[str, dict[tuple[int, int], int]] = defaultdict(dict)
+        #: executor -> process id -> when it was reported last, and its memory
+        self._workers: dict[str, dict[int, tuple[int, int | None]]] = defaultdict(dict)
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # ------------------------------------------------------------------ what happens
+
+    def attempt_started(self, attempt: int) -> None:
+        """Look once a second from now on until the job has ended."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="flinkish-task-managers", daemon=True)
+            self._thread.start()
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Note where the tasks of the epoch have run."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            heard = set[str]()
+            for task in report.tasks:
+                place = task.place or _here()
+                if task.process or place.executor not in heard:
+                    heard.add(place.executor)
+                    self._reports.heard(place, task.process, now_ms)
+                self._ran((task.vertex, task.subtask), place, report.epoch)
+                workers = self._workers[place.executor]
+                rss = task.process.get("rss", workers.get(place.pid, (0, None))[1])
+                workers[place.pid] = (now_ms, rss)
+
+    def epoch_running(self, progress: EpochProgress) -> None:
+        """Tasks are at work: their executors are there."""
+        now_ms = self._clock.now_ms()
+        for task in progress.tasks:
+            if task.place is not None:
+                self._reports.heard(task.place, {}, now_ms)
+
+    def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+        """Look at once, since it may be for a lost executor."""
+        self.look()
+
+    def job_done(self, status: JobStatus) -> None:
+        """Look for the last time."""
+        self._ended.set()
+        self.look()
+
+    def _ran(self, task: tuple[int, int], place: TaskPlace, epoch: int) -> None:
+        before = self._holders.get(task)
+        self._holders[task] = (place.executor, place.pid, epoch)
+        self._held[place.executor].pop(task, None)
+        if before is not None and before[0] != place.executor:
+            held = self._held[before[0]]
+            held.pop(task, None)
+            held[task] = before[2]
+            while len(held) > MAX_HELD:
+                del held[next(iter(held))]
+
+    def _work(self) -> None:
+        self.look()
+        while not self._ended.wait(LOOK_S):
+            self.look()
+
+    def look(self) -> None:
+        """Find what has come and gone since the last look. If Spark cannot be asked, nothing has."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            try:
+                found = {one.executor: one for one in self._executors.look(now_ms)}
+            except Exception:
+                _LOG.debug("job '%s': Spark cannot be asked for its executors", self._job.name, exc_info=True)
+                return
+            events = list(self._changes(found, now_ms))
+            self._forget(now_ms)
+        for event in events:
+            with suppress(Exception):
+                self._notify(event)
+
+    def _changes(self, found: dict[str, ExecutorStatus], now_ms: int) -> Iterator[TaskManagerEvent]:
+        first, self._looked = not self._looked, True
+        for name, known in self._known.items():
+            if name not in found and known.active:
+                found[name] = replace(known, active=False, removed_ms=now_ms, reason=_FORGOTTEN)
+            elif name not in found:
+                found[name] = known
+        before, self._known = self._known, found
+        for name, one in found.items():
+            known_one = before.get(name)
+            was_there = known_one is not None and known_one.active
+            # the driver itself neither comes nor goes
+            if not one.in_driver and one.active != was_there and (one.active or not first):
+                # one that has come and gone between two looks has come, too
+                if not one.active and known_one is None:
+                    yield self._event(replace(one, active=True, removed_ms=None, reason=""), "", one.added_ms)
+                yield self._event(one, "" if one.active else REGISTERED, now_ms if one.active else one.removed_ms)
+
+    def _event(self, one: ExecutorStatus, before: str, time_ms: int | None) -> TaskManagerEvent:
+        manager = self._describe(one, Counter(executor for executor, _, _ in self._holders.values()))
+        if one.active:
+            slots = "" if manager.slots is None else f", with {manager.slots} slot{'s'[: manager.slots != 1]}"
+            cause = f"it has come to {manager.host}{slots}"
+        else:
+            cause = f"{manager.reason}; it held {manager.holds} subtask{'s'[: manager.holds != 1]}"
+        return TaskManagerEvent(manager, time_ms or self._clock.now_ms(), before, cause)
+
+    def _forget(self, now_ms: int) -> None:
+        gone = [one for one in self._known.values() if not one.active]
+        for one in sorted(gone, key=lambda one: one.removed_ms or 0)[:-MAX_GONE]:
+            self._held.pop(one.executor, None)
+            self._workers.pop(one.executor, None)
+        busy = {(executor, pid) for executor, pid, _ in self._holders.values()}
+        for executor, workers in self._workers.items():
+            for pid, (reported_ms, _) in list(workers.items()):
+                if now_ms - reported_ms > _WORKER_MS and (executor, pid) not in busy:
+                    del workers[pid]
+
+    # ------------------------------------------------------------------ what can be asked
+
+    def describe(self) -> tuple[TaskManagerDescription, ...]:
+        """Those that are there in the order in which they have come, then the last ones that have gone."""
+        with self._lock:
+            holds = Counter(executor for executor, _, _ in self._holders.values())
+            there = sorted((one for one in self._known.values() if one.active), key=lambda one: one.added_ms)
+            gone = [one for one in self._known.values() if not one.active]
+            gone = sorted(gone, key=lambda one: one.removed_ms or 0)[-MAX_GONE:]
+            tasks = self._tasks_of_workers()
+            return tuple(self._describe(one, holds, tasks) for one in (*there, *gone))
+
+    def reach(self, name: str) -> ReachableTaskManager | None:
+        """The task manager with this id, to be asked for more than it reports; None: it is none that can be asked."""
+        if self._access is None:
+            return None
+        with self._lock:
+            for one in self._known.values():
+                if one.active and not one.in_driver and manager_id(one.host, one.executor) == name:
+                    return self._access(one.executor, one.host)
+        return None
+
+    def _tasks_of_workers(self) -> dict[tuple[str, int], list[str]]:
+        found: dict[tuple[str, int], list[str]] = {}
+        for (vertex, subtask), (executor, pid, _) in sorted(self._holders.items()):
+            named = found.setdefault((executor, pid), [])
+            if len(named) < MAX_NAMED:
+                named.append(self._job.vertex(vertex).task_name(subtask))
+        return found
+
+    def _describe(
+        self, one: ExecutorStatus, holds: Counter[str], tasks: dict[tuple[str, int], list[str]] | None = None
+    ) -> TaskManagerDescription:
+        name, status, reason = one.executor, REGISTERED, ""
+        if not one.active:
+            status, meaning = (RELEASED if was_released(one.reason) else LOST), meaning_of(one.reason)
+            reason = escaped(one.reason.strip() or "Spark gives no reason") + (f": {meaning}" if meaning else "")
+        return TaskManagerDescription(
+            id=manager_id(one.host, name),
+            executor=name,
+            host=one.host,
+            in_driver=one.in_driver,
+            address=one.address,
+            status=status,
+            registered_ms=one.added_ms,
+            ended_ms=one.removed_ms,
+            reason=reason,
+            heartbeat_ms=one.heard_ms,
+            cores=one.cores,
+            slots=one.slots,
+            running_tasks=one.running_tasks,
+            memory=MemoryFigures(**{**self._reports.memory_of(name), **one.memory}),
+            garbage_collectors=tuple(GarbageCollector(of, *done) for of, done in one.collectors.items()),
+            workers=tuple(
+                WorkerDescription(pid, reported_ms, rss, tuple((tasks or {}).get((name, pid), ())))
+                for pid, (reported_ms, rss) in sorted(self._workers.get(name, {}).items())
+                if one.active
+            ),
+            holds=holds[name],
+            held=tuple(
+                HeldTask(self._job.vertex(vertex).task_name(subtask), epoch)
+                for (vertex, subtask), epoch in self._held.get(name, {}).items()
+            ),
+        )
+
+
+@cache
+def _here() -> TaskPlace:
+    return TaskPlace(socket.gethostname(), DRIVER, -1, -1, 0, 0, os.getpid())

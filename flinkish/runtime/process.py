@@ -1,0 +1,130 @@
+"""What the operating system says of the process of a task: its memory, and the executor that it belongs to.
+
+Rule: all of it is read from ``/proc``. Where there is none, nothing is known, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+#: Least time between two looks at the figures of this process, in seconds.
+LOOK_S = 1.0
+
+#: How many ancestors of a worker are looked at: daemon, JVM, and what a cluster manager may put in between.
+_MAX_ANCESTORS = 8
+#: The options of an executor's JVM that name the executor, and the number of its cores.
+_ID, _CORES = "--executor-id", "--cores"
+
+
+class ExecutorProcess(NamedTuple):
+    """The JVM of an executor of Spark."""
+
+    pid: int
+    #: the arguments with which it was started
+    command: tuple[str, ...]
+
+    def option(self, name: str) -> str | None:
+        """The argument behind this one; None: there is none."""
+        if name not in self.command[:-1]:
+            return None
+        return self.command[self.command.index(name) + 1]
+
+    @property
+    def id(self) -> str | None:
+        """Spark's id of the executor."""
+        return self.option(_ID)
+
+    @property
+    def cores(self) -> int | None:
+        """The number of its cores."""
+        text = self.option(_CORES)
+        return int(text) if text is not None and text.isdecimal() else None
+
+
+@cache
+def executor_of(pid: int) -> ExecutorProcess | None:
+    """The executor among the ancestors of a process; None: there is none, or ``/proc`` does not say it."""
+    for _ in range(_MAX_ANCESTORS):
+        parent = _parent(pid)
+        if parent is None or parent <= 1:
+            break
+        found = ExecutorProcess(parent, _command_line(parent))
+        if found.id is not None:
+            return found
+        pid = parent
+    return None
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        # the name of the command, in parentheses, may contain any characters
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _command_line(pid: int) -> tuple[str, ...]:
+    try:
+        return tuple(part.decode(errors="replace") for part in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+    except OSError:
+        return ()
+
+
+def resident_bytes(pid: int) -> int | None:
+    """The memory that a process holds (its resident set); None: it is not known."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+#: Where the limit of the memory of a container stands, in both versions of control groups.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@cache
+def physical_memory_bytes() -> int | None:
+    """The memory of this machine, or of this container if that is less; None: it is not known."""
+    found = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                found.append(int(line.split()[1]) * 1024)
+    except (OSError, IndexError, ValueError):
+        return None
+    for limit in _LIMITS:
+        try:
+            text = Path(limit).read_text().strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            found.append(int(text))
+    return min(found, default=None)
+
+
+_looked_s: float | None = None
+
+
+def new_figures() -> dict[str, int]:
+    """What is known of this process, and of the JVM of its executor if it has one; empty if it was asked for within
+    the last second, and where nothing is known. All sizes are in bytes.
+
+    ``rss``: what this process holds; ``physical``: the memory of its machine; ``jvm``: the process id of the executor,
+    ``jvm_rss``: what that holds; ``cores``: those of the executor.
+    """
+    global _looked_s
+    now_s = time.monotonic()
+    if _looked_s is not None and now_s - _looked_s < LOOK_S:
+        return {}
+    _looked_s = now_s
+    pid = os.getpid()
+    executor = executor_of(pid)
+    found: dict[str, int | None] = {"rss": resident_bytes(pid), "physical": physical_memory_bytes()}
+    if executor is not None:
+        found |= {"jvm": executor.pid, "jvm_rss": resident_bytes(executor.pid), "cores": executor.cores}
+    return {name: value for name, value in found.items() if value is not None}

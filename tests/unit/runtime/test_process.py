@@ -1,0 +1,89 @@
+"""What the operating system says of a worker's process, and what is left out where it says nothing."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flinkish.runtime import process
+from flinkish.runtime.process import ExecutorProcess, executor_of, new_figures, physical_memory_bytes, resident_bytes
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+
+
+@pytest.fixture(autouse=True)
+def long_ago(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nobody has asked for the figures of this process within the last second."""
+    executor_of.cache_clear()
+    monkeypatch.setattr(process, "LOOK_S", 0.0)
+    yield
+    executor_of.cache_clear()
+
+
+def test_a_process_without_an_executor_knows_its_own_memory() -> None:
+    figures = new_figures()
+    assert 1 << 20 < figures["rss"] < figures["physical"]
+    assert "cores" not in figures
+
+
+def test_figures_are_given_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LOOK_S", 3600.0)
+    new_figures()
+    assert new_figures() == {}
+
+
+def test_a_worker_below_an_executor_knows_its_cores_and_its_memory() -> None:
+    # a process whose command line is that of an executor, and below it one that says what it knows
+    asks = "from flinkish.runtime.process import new_figures; print(new_figures())"
+    starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {asks!r}], check=True)"
+    executor = subprocess.run(
+        [sys.executable, "-c", starts, "Backend", "--executor-id", "7", "--cores", "3", ""],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+    )
+    figures = ast.literal_eval(executor.stdout)
+    assert figures["cores"] == 3
+    assert figures["jvm_rss"] > 1 << 20
+    assert figures["rss"] > 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("command", "known"),
+    [
+        (("java", "--executor-id", "12", "--cores", "4"), ("12", 4)),
+        (("java", "--executor-id", "12", "--cores", "many"), ("12", None)),
+        (("java", "--executor-id", "12"), ("12", None)),
+        (("java", "--executor-id"), (None, None)),
+        ((), (None, None)),
+    ],
+)
+def test_what_a_command_line_does_not_say_is_not_known(
+    command: tuple[str, ...], known: tuple[str | None, int | None]
+) -> None:
+    found = ExecutorProcess(1, command)
+    assert (found.id, found.cores) == known
+
+
+def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(path: str, *_: object) -> object:
+        raise FileNotFoundError(path)
+
+    physical_memory_bytes.cache_clear()
+    monkeypatch.setattr("builtins.open", nowhere)
+    monkeypatch.setattr(Path, "read_text", nowhere)
+    monkeypatch.setattr(Path, "read_bytes", nowhere)
+    assert new_figures() == {}
+    monkeypatch.undo()
+    physical_memory_bytes.cache_clear()
+
+
+def test_the_memory_of_a_process_that_has_gone_is_not_known() -> None:
+    assert resident_bytes(2**30) is None
