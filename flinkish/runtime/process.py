@@ -11,6 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
 #: Least time between two looks at the figures of this process, in seconds.
 LOOK_S = 1.0
 
@@ -107,6 +112,21 @@ def physical_memory_bytes() -> int | None:
     return min(found, default=None)
 
 
+def _limit() -> dict[str, int]:
+    """The limit of this process's address space (``spark.executor.pyspark.memory`` sets it), and the size of that;
+    empty if it has none."""
+    if resource is None:
+        return {}
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return {}
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return {"limit": limit, "virtual": int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")}
+    except (OSError, IndexError, ValueError):
+        return {}
+
+
 _looked_s: float | None = None
 
 
@@ -114,8 +134,9 @@ def new_figures() -> dict[str, int]:
     """What is known of this process, and of the JVM of its executor if it has one; empty if it was asked for within
     the last second, and where nothing is known. All sizes are in bytes.
 
-    ``rss``: what this process holds; ``physical``: the memory of its machine; ``jvm``: the process id of the executor,
-    ``jvm_rss``: what that holds; ``cores``: those of the executor.
+    ``rss``: what this process holds; ``physical``: the memory of its machine; ``limit``, ``virtual``: the limit of its
+    address space, if it has one, and the size of that; ``jvm``: the process id of the executor, ``jvm_rss``: what that
+    holds; ``cores``: those of the executor.
     """
     global _looked_s
     now_s = time.monotonic()
@@ -127,4 +148,4 @@ def new_figures() -> dict[str, int]:
     found: dict[str, int | None] = {"rss": resident_bytes(pid), "physical": physical_memory_bytes()}
     if executor is not None:
         found |= {"jvm": executor.pid, "jvm_rss": resident_bytes(executor.pid), "cores": executor.cores}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in found.items() if value is not None} | _limit()

@@ -30,6 +30,7 @@ from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.alignment import Reached, reached_in
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
+from flinkish.runtime.sources.memory_bound import WorkersMemory
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.sizer import EpochTimes, sizes_epochs, work_of
 from flinkish.runtime.sources.split_list import SegmentStore
@@ -191,6 +192,9 @@ def sources_have_ended(job: JobDescriptor, tasks: Sequence[TaskReport]) -> bool:
 
 _log = logging.getLogger("flinkish.JobMaster")
 
+#: id of a job -> the memory of those who run its tasks, as far as this process knows
+_memory: dict[str, WorkersMemory] = {}
+
 #: How long the end of an attempt waits for the last acknowledgement, in seconds.
 _LAST_S = 5.0
 
@@ -222,7 +226,8 @@ class EpochSteps(ABC):
         ended_s = time.monotonic()
         if sized:
             work_ms = work_of(self.job, report.tasks)
-            self._keep_times(EpochTimes(_ms(ended_s - begun_s), _ms(ended_s - prepared_s), work_ms))
+            memory = _memory.setdefault(self.job.job_id, WorkersMemory()).after(report.tasks)
+            self._keep_times(EpochTimes(_ms(ended_s - begun_s), _ms(ended_s - prepared_s), work_ms, memory))
         return replace(
             report,
             duration_ms=round((ended_s - begun_s) * 1000),

@@ -10,7 +10,11 @@ A share of memory that is not known (0) leaves all as it is.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+
+from flinkish.runtime.job.report import TaskReport
 
 HIGH, LOW, STEP = 0.85, 0.7, 0.05
 
@@ -57,3 +61,42 @@ class MemoryBound:
         if records < self.scarce_at:
             return replace(self, share=share, base=0.0, cuts=0), _GROWS
         return MemoryBound(share), None
+
+
+class WorkersMemory:
+    """How much of their memory the processes that run a job's tasks have in use, from what tasks report of them."""
+
+    #: How long figures of a process count, in seconds: its tasks may run elsewhere by then.
+    KEPT_S = 60.0
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        #: (host, process id) -> when it was heard of last, and the figures (``runtime/process.py``)
+        self._known: dict[tuple[str, str], tuple[float, dict[str, int]]] = {}
+
+    def after(self, tasks: Iterable[TaskReport]) -> float:
+        """The share that is in use, from 0 to 1, where there is least left: of what a process may have, or of the
+        memory of a machine or container. Processes of others do not count. 0: it is not known.
+
+        Args:
+            tasks: the reports of the tasks of an epoch.
+        """
+        now_s = self._clock_s()
+        for task in tasks:
+            if task.process:
+                host, _, pid = task.worker.rpartition(":")
+                self._known[host, pid] = now_s, task.process
+        self._known = {process: one for process, one in self._known.items() if now_s - one[0] <= self.KEPT_S}
+        found = [0.0]
+        used: dict[str, dict[str, int]] = {}
+        physical: dict[str, int] = {}
+        for (host, pid), (_, figures) in self._known.items():
+            if figures.get("limit"):
+                found.append(figures.get("virtual", 0) / figures["limit"])
+            physical[host] = figures.get("physical", 0)
+            of_host = used.setdefault(host, {})
+            of_host[pid] = figures.get("rss", 0)
+            if "jvm" in figures:
+                of_host[str(figures["jvm"])] = figures.get("jvm_rss", 0)
+        found += [sum(used[host].values()) / size for host, size in physical.items() if size]
+        return round(max(found), 3)
