@@ -173,7 +173,8 @@ function showEpochs(job) {
       return svg("rect", { x: index * step, y, width: step - 1, height: part, fill: colour });
     });
     const text = `epoch ${epoch.epoch}, ${time(epoch.time_ms)}: ${span(epoch.duration_ms)}, `
-      + `${number(epoch.records_in)} in, ${number(epoch.records_out)} out, ${bytes(epoch.bytes)}`;
+      + `${number(epoch.records_in)} in, ${number(epoch.records_out)} out, ${bytes(epoch.bytes)}`
+      + (epoch.plan_ms === null || epoch.plan_ms === undefined ? "" : `; waited for and planned for ${span(epoch.plan_ms)} before`);
     return svg("g", {}, svg("title", {}, text), ...parts);
   });
   place("epochs", svg("svg", { width: Math.max(1, epochs.length) * step, height: height + 2, role: "img", "aria-label": "duration of the last epochs" }, ...bars),
