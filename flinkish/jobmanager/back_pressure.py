@@ -20,6 +20,7 @@ from collections.abc import Set
 
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.sources.sizer import took_ms
 
 
@@ -49,17 +50,19 @@ def backpressured_ms(
     """
     level_of = {vertex.id: vertex.level for vertex in job.vertices}
     tasks = [task for task in report.tasks if task.vertex in level_of]
-    levels: dict[int, list[float]] = {}
+    of_vertex: dict[int, list[TaskReport]] = {}
     of_worker: dict[tuple[int, str], float] = {}
-    for vertex in job.vertices:
-        levels.setdefault(vertex.level, []).append(took_ms(one for one in tasks if one.vertex == vertex.id))
     for task in tasks:
+        of_vertex.setdefault(task.vertex, []).append(task)
         here = level_of[task.vertex], task.worker
         of_worker[here] = of_worker.get(here, 0.0) + task.work_ms
+    levels: dict[int, float] = {}
+    for vertex, those in of_vertex.items():
+        levels[level_of[vertex]] = max(levels.get(level_of[vertex], 0.0), took_ms(those))
     before, passed_ms = dict[int, float](), 0.0
     for level in sorted(levels):
         before[level] = passed_ms
-        passed_ms += max(levels[level])
+        passed_ms += levels[level]
     found = dict[tuple[int, int], float]()
     for task in tasks:
         level, task_id = level_of[task.vertex], (task.vertex, task.subtask)
