@@ -10,7 +10,6 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flinkish.common.configuration import Configuration
@@ -394,7 +393,6 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.history_tables import delta_history
     from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs, progress_for
     from flinkish.jobmanager.task_managers import TaskManagers
-    from flinkish.spark.executor_access import ExecutorAccess
     from flinkish.spark.executor_status import status_store
     from flinkish.spark.session import where_to_look
 
@@ -410,8 +408,7 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
         settings.progress, job, lambda: where_to_look(run.spark, shown), lambda: run.checkpoints.describe()
     )
     watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
-    store, access = status_store(run.spark), partial(ExecutorAccess, run.spark)
-    run.task_managers = TaskManagers(job, run.task_manager_changed, store, None if store is None else access)
+    run.task_managers = TaskManagers(job, run.task_manager_changed, status_store(run.spark))
     run.observers += [run.record, totals, TaskLogs(job), run.task_managers, *watches, progress]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))

@@ -1,8 +1,8 @@
 """The registry of the task managers of a job: which there are and were, what each of them runs and has run, and what
 the driver is told when one comes or goes.
 
-Rule: what comes and goes is seen within a second, also while no epoch runs. A look costs about a millisecond, and an
-epoch costs no look.
+Rule: what comes and goes is seen within a heartbeat (`SHORTEST_S` to `LONGEST_S`), also while no epoch runs. The looks
+take a thousandth of the time, however many executors there are, and an epoch costs no look.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -48,8 +49,8 @@ from flinkish.spark.place import DRIVER
 
 _LOG = logging.getLogger("flinkish.JobMaster")
 
-#: Seconds between two looks.
-LOOK_S = 1.0
+#: Seconds between two looks: a thousand times what a look takes, within these bounds.
+SHORTEST_S, LONGEST_S = 1.0, 10.0
 #: A worker that runs nothing is forgotten after this time without a report (ms); Spark ends such ones after a minute.
 _WORKER_MS = 120_000
 #: The most that are kept: of task managers that have gone, of subtasks that one has held, of subtasks of a worker that
@@ -81,7 +82,6 @@ class TaskManagers(JobObserver):
         job: the job graph.
         notify: is called when a task manager has come or gone.
         store: who is asked for the executors; None: what tasks report is all that is known.
-        access: gives, of Spark's id of an executor and its host, what can be asked there; None: there is nothing.
         reports: keeps what tasks report of their executors.
         clock: the driver's clock, of which all times are.
     """
@@ -91,7 +91,6 @@ class TaskManagers(JobObserver):
         job: JobDescriptor,
         notify: Callable[[TaskManagerEvent], None],
         store: Executors | None = None,
-        access: Callable[[str, str], ReachableTaskManager] | None = None,
         reports: ReportedExecutors | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -99,9 +98,8 @@ class TaskManagers(JobObserver):
         self._notify = notify
         self._reports = reports or ReportedExecutors()
         self._executors: Executors = store or self._reports
-        self._access = access
         self._clock = clock or SystemClock()
-        self._lock = threading.RLock()
+        self._lock, self._looking = threading.Lock(), threading.Lock()
         #: executor -> what was found at the last look; those that have gone are among them
         self._known: dict[str, ExecutorStatus] = {}
         self._looked = False
@@ -117,7 +115,7 @@ class TaskManagers(JobObserver):
     # ------------------------------------------------------------------ what happens
 
     def attempt_started(self, attempt: int) -> None:
-        """Look once a second from now on until the job has ended."""
+        """Look again and again from now on until the job has ended."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="flinkish-task-managers", daemon=True)
             self._thread.start()
@@ -165,21 +163,25 @@ class TaskManagers(JobObserver):
                 del held[next(iter(held))]
 
     def _work(self) -> None:
-        self.look()
-        while not self._ended.wait(LOOK_S):
+        wait_s = 0.0
+        while not self._ended.wait(wait_s):
+            begun_s = time.monotonic()
             self.look()
+            wait_s = min(max(1_000 * (time.monotonic() - begun_s), SHORTEST_S), LONGEST_S)
 
     def look(self) -> None:
         """Find what has come and gone since the last look. If Spark cannot be asked, nothing has."""
         now_ms = self._clock.now_ms()
-        with self._lock:
+        with self._looking:
             try:
+                # nobody waits for this who only wants to add or know something
                 found = {one.executor: one for one in self._executors.look(now_ms)}
             except Exception:
                 _LOG.debug("job '%s': Spark cannot be asked for its executors", self._job.name, exc_info=True)
                 return
-            events = list(self._changes(found, now_ms))
-            self._forget(now_ms)
+            with self._lock:
+                events = list(self._changes(found, now_ms))
+                self._forget(now_ms)
         for event in events:
             with suppress(Exception):
                 self._notify(event)
@@ -189,17 +191,19 @@ class TaskManagers(JobObserver):
         for name, known in self._known.items():
             if name not in found and known.active:
                 found[name] = replace(known, active=False, removed_ms=now_ms, reason=_FORGOTTEN)
-            elif name not in found:
-                found[name] = known
+        for known in self._last_gone():
+            found.setdefault(known.executor, known)
         before, self._known = self._known, found
         for name, one in found.items():
             known_one = before.get(name)
+            if one.in_driver or (not one.active and first):
+                # the driver itself neither comes nor goes; what was over before the job began is not of the job
+                continue
+            if known_one is None and not one.active:
+                # it has come and gone since the last look
+                yield self._event(replace(one, active=True, removed_ms=None, reason=""), "", one.added_ms)
             was_there = known_one is not None and known_one.active
-            # the driver itself neither comes nor goes
-            if not one.in_driver and one.active != was_there and (one.active or not first):
-                # one that has come and gone between two looks has come, too
-                if not one.active and known_one is None:
-                    yield self._event(replace(one, active=True, removed_ms=None, reason=""), "", one.added_ms)
+            if one.active != was_there or known_one is None:
                 yield self._event(one, "" if one.active else REGISTERED, now_ms if one.active else one.removed_ms)
 
     def _event(self, one: ExecutorStatus, before: str, time_ms: int | None) -> TaskManagerEvent:
@@ -211,11 +215,17 @@ class TaskManagers(JobObserver):
             cause = f"{manager.reason}; it held {manager.holds} subtask{'s'[: manager.holds != 1]}"
         return TaskManagerEvent(manager, time_ms or self._clock.now_ms(), before, cause)
 
-    def _forget(self, now_ms: int) -> None:
+    def _last_gone(self) -> list[ExecutorStatus]:
         gone = [one for one in self._known.values() if not one.active]
-        for one in sorted(gone, key=lambda one: one.removed_ms or 0)[:-MAX_GONE]:
-            self._held.pop(one.executor, None)
-            self._workers.pop(one.executor, None)
+        return sorted(gone, key=lambda one: one.removed_ms or 0)[-MAX_GONE:]
+
+    def _forget(self, now_ms: int) -> None:
+        kept = {one.executor for one in self._last_gone()}
+        kept |= {one.executor for one in self._known.values() if one.active}
+        for name in self._held.keys() - kept:
+            del self._held[name]
+        for name in self._workers.keys() - kept:
+            del self._workers[name]
         busy = {(executor, pid) for executor, pid, _ in self._holders.values()}
         for executor, workers in self._workers.items():
             for pid, (reported_ms, _) in list(workers.items()):
@@ -229,19 +239,16 @@ class TaskManagers(JobObserver):
         with self._lock:
             holds = Counter(executor for executor, _, _ in self._holders.values())
             there = sorted((one for one in self._known.values() if one.active), key=lambda one: one.added_ms)
-            gone = [one for one in self._known.values() if not one.active]
-            gone = sorted(gone, key=lambda one: one.removed_ms or 0)[-MAX_GONE:]
+            gone = self._last_gone()
             tasks = self._tasks_of_workers()
             return tuple(self._describe(one, holds, tasks) for one in (*there, *gone))
 
     def reach(self, name: str) -> ReachableTaskManager | None:
         """The task manager with this id, to be asked for more than it reports; None: it is none that can be asked."""
-        if self._access is None:
-            return None
         with self._lock:
             for one in self._known.values():
                 if one.active and not one.in_driver and manager_id(one.host, one.executor) == name:
-                    return self._access(one.executor, one.host)
+                    return self._executors.reach(one.executor, one.host)
         return None
 
     def _tasks_of_workers(self) -> dict[tuple[str, int], list[str]]:
@@ -258,7 +265,8 @@ class TaskManagers(JobObserver):
         name, status, reason = one.executor, REGISTERED, ""
         if not one.active:
             status, meaning = (RELEASED if was_released(one.reason) else LOST), meaning_of(one.reason)
-            reason = escaped(one.reason.strip() or "Spark gives no reason") + (f": {meaning}" if meaning else "")
+            reason = escaped(one.reason.strip().rstrip(".") or "Spark gives no reason")
+            reason += f": {meaning}" if meaning else ""
         return TaskManagerDescription(
             id=manager_id(one.host, name),
             executor=name,

@@ -1,11 +1,14 @@
 """What the operating system says of the process of a task: its memory, and the executor that it belongs to.
 
-Rule: all of it is read from ``/proc``. Where there is none, nothing is known, and nothing is said.
+Rule: all of it is read from ``/proc`` and from the counters of JVMs. Where there is nothing of the kind, nothing is
+known, and nothing is said.
 """
 
 from __future__ import annotations
 
+import glob
 import os
+import struct
 import time
 from functools import cache
 from pathlib import Path
@@ -127,6 +130,41 @@ def _limit() -> dict[str, int]:
         return {}
 
 
+#: Where HotSpot leaves the counters that ``jstat`` reads, unless it is told not to (``-XX:-UsePerfData``).
+COUNTERS = "/tmp/hsperfdata_*/{}"
+_USED_AND_COMMITTED = {"used": "used", "capacity": "committed"}
+
+
+def jvm_memory(pid: int) -> dict[str, int]:
+    """The memory of a JVM of this machine, in bytes: ``heap_used`` and ``heap_committed``, ``metaspace_used`` and
+    ``metaspace_committed``, as its garbage collector has counted them last; empty if they are not known.
+
+    >>> jvm_memory(2**30)
+    {}
+    """
+    found: dict[str, int] = {}
+    try:
+        (path,) = glob.glob(COUNTERS.format(pid))
+        data = Path(path).read_bytes()
+        order = "<" if data[4] == 1 else ">"
+        entry, count = struct.unpack_from(f"{order}ii", data, 24)
+        for _ in range(count):
+            length, name_at, _, kind, _, _, _, value_at = struct.unpack_from(f"{order}iiicbbbi", data, entry)
+            if length <= 0:
+                return {}
+            name = data[entry + name_at : data.index(0, entry + name_at)].decode()
+            of, _, figure = name.rpartition(".")
+            if kind == b"J" and figure in _USED_AND_COMMITTED and of.startswith("sun.gc."):
+                area = "metaspace" if of == "sun.gc.metaspace" else "heap" if ".space." in of else ""
+                if area:
+                    key = f"{area}_{_USED_AND_COMMITTED[figure]}"
+                    found[key] = found.get(key, 0) + struct.unpack_from(f"{order}q", data, entry + value_at)[0]
+            entry += length
+    except (OSError, ValueError, IndexError, struct.error):
+        return {}
+    return found
+
+
 _looked_s: float | None = None
 
 
@@ -136,7 +174,7 @@ def new_figures() -> dict[str, int]:
 
     ``rss``: what this process holds; ``physical``: the memory of its machine; ``limit``, ``virtual``: the limit of its
     address space, if it has one, and the size of that; ``jvm``: the process id of the executor, ``jvm_rss``: what that
-    holds; ``cores``: those of the executor.
+    holds, with the figures of `jvm_memory`; ``cores``: those of the executor.
     """
     global _looked_s
     now_s = time.monotonic()
@@ -148,4 +186,5 @@ def new_figures() -> dict[str, int]:
     found: dict[str, int | None] = {"rss": resident_bytes(pid), "physical": physical_memory_bytes()}
     if executor is not None:
         found |= {"jvm": executor.pid, "jvm_rss": resident_bytes(executor.pid), "cores": executor.cores}
+        found |= jvm_memory(executor.pid)
     return {name: value for name, value in found.items() if value is not None} | _limit()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -74,7 +75,7 @@ class ExecutorAccess:
             OperationError: it does not answer.
             FinalOperationError: it has no such file.
         """
-        found = json.loads(self._ask(lambda: _tail_of(name)))
+        found = json.loads(self._ask(lambda: _tail_of(name))) if name in _FILES else None
         if found is None:
             raise FinalOperationError(
                 f"the executor has no file '{name}' that can be read",
@@ -109,8 +110,11 @@ class ExecutorAccess:
             found: tuple[str, str] = there.collect()[0]
             return found
 
-        answered: tuple[str, str] = self._within_patience(collect, lambda: context.cancelJobGroup(group))
-        text, here = answered
+        until_s = time.monotonic() + PATIENCE_S
+        text, here = "", ""
+        while here != executor and time.monotonic() < until_s:
+            wait_s = until_s - time.monotonic()
+            text, here = self._within_patience(collect, lambda: context.cancelJobGroup(group), wait_s)
         if here != executor:
             raise OperationError(
                 f"the executor is busy or gone: Spark has run the question on executor {here}",
@@ -119,7 +123,9 @@ class ExecutorAccess:
             )
         return text
 
-    def _within_patience(self, work: Callable[[], Any], give_up: Callable[[], Any] = lambda: None) -> Any:
+    def _within_patience(
+        self, work: Callable[[], Any], give_up: Callable[[], Any] = lambda: None, wait_s: float = PATIENCE_S
+    ) -> Any:
         """What this returns, in a thread of its own: Spark waits for an executor as long as that is not lost."""
         found: list[Any] = []
         raised: list[BaseException] = []
@@ -132,7 +138,7 @@ class ExecutorAccess:
 
         thread = threading.Thread(target=carry_out, name="flinkish-ask-executor", daemon=True)
         thread.start()
-        thread.join(PATIENCE_S)
+        thread.join(wait_s)
         if found:
             return found[0]
         if thread.is_alive():
@@ -201,8 +207,6 @@ def _places() -> list[str]:
 def _path_of(name: str) -> str | None:
     import os
 
-    if name not in _FILES:
-        return None
     paths = (os.path.join(folder, name) for folder in _places())
     return next((path for path in paths if os.path.isfile(path)), None)
 

@@ -13,10 +13,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from flinkish.runtime.job.report import TaskPlace
 from flinkish.spark.place import DRIVER
+
+if TYPE_CHECKING:
+    from flinkish.spark.executor_access import ExecutorAccess
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,9 @@ class Executors(Protocol):
         """Those that are there, and those that have gone, as far as it is remembered. May raise any exception if Spark
         cannot be asked."""
 
+    def reach(self, executor: str, host: str) -> ExecutorAccess | None:
+        """An executor, to be asked for what it does not report; None: it cannot be asked."""
+
 
 #: What Spark gives as its metrics -> our name; all of them are the most since the executor has begun.
 _PEAKS = {
@@ -65,7 +71,7 @@ _COLLECTORS = {
     "old": ("MajorGCCount", "MajorGCTime"),
     "concurrent": ("ConcurrentGCCount", "ConcurrentGCTime"),
 }
-_USAGE = re.compile(r"used = (\d+)\(.*committed = (\d+)\(.*max = (-?\d+)")
+_USAGE = re.compile(r"\b(used|committed|max) = (\d{1,19})\(")
 
 
 class StatusStore:
@@ -78,6 +84,7 @@ class StatusStore:
     _sharing: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, spark: Any) -> None:
+        self._spark = spark
         context = spark.sparkContext
         jvm, self._context = context._jvm, context._jsc.sc()
         self._store = self._context.statusStore()
@@ -113,15 +120,21 @@ class StatusStore:
                 self._looked_s = time.monotonic()
             return self._found
 
+    def reach(self, executor: str, host: str) -> ExecutorAccess:
+        """An executor, to be asked."""
+        from flinkish.spark.executor_access import ExecutorAccess
+
+        return ExecutorAccess(self._spark, executor, host)
+
     def _status(self, one: Mapping[str, Any], now_ms: int) -> ExecutorStatus:
         removed, active = one.get("removeTime"), bool(one["isActive"])
         removed_ms = None if removed is None else _time_ms(removed)
         peaks = one.get("peakMemoryMetrics") or {}
         memory = {name: int(peaks[key]) for key, name in _PEAKS.items() if peaks.get(key)}
         if one["id"] == DRIVER and self._heap is not None:
-            usage = _USAGE.search(str(self._heap.getHeapMemoryUsage().toString()))
-            if usage is not None:
-                memory |= {"heap_used": int(usage[1])} | ({"heap_max": int(usage[3])} if int(usage[3]) > 0 else {})
+            # a limit that there is not is -1
+            usage = dict(_USAGE.findall(str(self._heap.getHeapMemoryUsage().toString())))
+            memory |= {f"heap_{name}": int(usage[name]) for name in ("used", "committed", "max") if name in usage}
         else:
             memory["heap_max"] = self._heap_max
         return ExecutorStatus(
@@ -166,6 +179,10 @@ def _time_ms(text: str) -> int:
     return round(datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp() * 1000)
 
 
+#: The figures of `new_figures` that are of the executor's memory.
+_REPORTED = ("physical", "jvm_rss", "heap_used", "heap_committed", "metaspace_used", "metaspace_committed")
+
+
 class ReportedExecutors:
     """The executors that tasks report: all that is known under Spark Connect and in the minicluster, where nobody else
     can be asked.
@@ -196,15 +213,19 @@ class ReportedExecutors:
             known = replace(known, heard_ms=now_ms)
             if figures:
                 jvms = self._jvms.setdefault(place.executor, {})
-                jvms[figures.get("jvm", 0)] = now_ms
+                if "jvm" in figures:
+                    jvms[figures["jvm"]] = now_ms
                 for jvm in [jvm for jvm, heard_ms in jvms.items() if now_ms - heard_ms > self._timeout_ms]:
                     del jvms[jvm]
                 cores = figures.get("cores", known.cores)
-                memory = {name: figures[name] for name in ("jvm_rss", "physical") if name in figures}
-                known = replace(known, cores=cores, slots=cores, memory=memory)
+                memory = {name: figures[name] for name in _REPORTED if name in figures}
+                known = replace(known, cores=cores, slots=cores, memory={**known.memory, **memory})
                 if len(jvms) > 1:
                     known = replace(known, cores=None, slots=None, memory={})
             self._known[place.executor] = known
+
+    def reach(self, executor: str, host: str) -> None:
+        """Nobody but its tasks speaks for an executor."""
 
     def memory_of(self, executor: str) -> Mapping[str, int]:
         """What its tasks have reported of its memory."""
@@ -230,7 +251,6 @@ _ENDED_BY_SPARK = "killed by driver"
 #: What Spark, YARN and Kubernetes say -> what it means, in our words; the first that fits counts. Spark's code for an
 #: OutOfMemoryError is 52.
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"decommission", re.I), "it was decommissioned"),
     (
         re.compile(r"heartbeat timed out|no recent heartbeats", re.I),
         "its heartbeats did not come: it hangs, collects garbage for long, or its host or network is away",
@@ -250,7 +270,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
         "spark.executor.memoryOverhead)",
     ),
     (re.compile(r"\bcode 143\b|SIGTERM", re.I), "it was ended by SIGTERM"),
-    (re.compile(r"worker lost|host .*lost", re.I), "its host was lost"),
+    (re.compile(r"\bworker lost\b", re.I), "the machine that it ran on was lost"),
 )
 
 
@@ -262,7 +282,7 @@ def was_released(reason: str) -> bool:
 def meaning_of(reason: str) -> str:
     """What Spark's reason for the loss of an executor means; "": nothing more than it says.
 
-    >>> meaning_of("Executor decommission: Executor 1 is decommissioned.")
-    'it was decommissioned'
+    >>> meaning_of("Command exited with code 143"), meaning_of("Executor decommission: Executor 1 is decommissioned.")
+    ('it was ended by SIGTERM', '')
     """
     return next((meaning for pattern, meaning in _MEANINGS if pattern.search(reason)), "")

@@ -33,9 +33,19 @@ from flinkish.jobmanager.job.description import (
     SubtaskDescription,
     VertexDescription,
 )
+from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.operations import Operations
 from flinkish.jobmanager.job.settings import CheckpointSettings
-from flinkish.jobmanager.job.task_managers import ReachableTaskManager
+from flinkish.jobmanager.job.task_managers import (
+    LOST,
+    REGISTERED,
+    RELEASED,
+    GarbageCollector,
+    MemoryFigures,
+    ReachableTaskManager,
+    TaskManagerDescription,
+    WorkerDescription,
+)
 from flinkish.jobmanager.operator_ids import operator_id
 from flinkish.rest.route import Asked
 from flinkish.rest.views import ROUTES
@@ -46,6 +56,29 @@ from tests.support.programs import new_environment
 TIMEOUT_S = 30
 RECORDS = 60
 NOW_MS = 1_800_000_000_000
+
+
+class AnsweringTaskManager:
+    """A task manager that answers, or raises what it is told to."""
+
+    def __init__(self, raises: Exception | None = None) -> None:
+        self._raises = raises
+
+    def _check(self) -> None:
+        if self._raises is not None:
+            raise self._raises
+
+    def threads(self) -> list[tuple[str, str]]:
+        self._check()
+        return [("main", '"main" RUNNABLE')]
+
+    def files(self) -> list[tuple[str, int, int]]:
+        self._check()
+        return [("stderr", 12, 34)]
+
+    def tail(self, name: str) -> str:
+        self._check()
+        return f"the end of {name}"
 
 
 @dataclass(frozen=True)
@@ -69,7 +102,7 @@ class FixedJobs:
         raise FinalOperationError(f"this driver knows no job {job_id}")
 
     def reach(self, task_manager: str) -> ReachableTaskManager:
-        raise FinalOperationError(f"the task manager {task_manager} cannot be asked")
+        return AnsweringTaskManager()
 
     @property
     def operations(self) -> Operations:
@@ -344,6 +377,45 @@ def extreme_job() -> JobDescription:
         restart_strategy="none",
         accumulator_types={"seen": "LongCounter"},
     )
+
+
+def managed_job() -> JobDescription:
+    """A job on two executors, of which one holds eight subtasks, and with two that have gone."""
+    memory = MemoryFigures(
+        heap_used=300 << 20, heap_peak=700 << 20, heap_max=1 << 30, jvm_rss=900 << 20, physical=16 << 30
+    )
+    here = TaskManagerDescription(
+        id="node-1-0",
+        executor="0",
+        host="node-1",
+        address="node-1:7337",
+        registered_ms=NOW_MS - 600_000,
+        heartbeat_ms=NOW_MS,
+        cores=2,
+        slots=2,
+        running_tasks=1,
+        memory=memory,
+        garbage_collectors=(GarbageCollector("young", 21, 1_430),),
+        workers=(WorkerDescription(4711, NOW_MS, 180 << 20, ("vertex-0 (1/8)",)), WorkerDescription(4712, NOW_MS)),
+        holds=8,
+    )
+    idle = replace(here, id="node-2-2", executor="2", host="node-2", running_tasks=0, holds=0, workers=())
+    unknown: dict[str, Any] = {
+        "memory": MemoryFigures(),
+        "garbage_collectors": (),
+        "workers": (),
+        "cores": None,
+        "slots": None,
+    }
+    reason = "Command exited with code 137: it was killed by SIGKILL"
+    lost = replace(idle, id="node-2-1", executor="1", status=LOST, ended_ms=NOW_MS - 60_000, reason=reason, **unknown)
+    released = replace(lost, id="node-3-3", executor="3", status=RELEASED, reason="Executor killed by driver")
+    event = Event(NOW_MS - 60_000, "task manager 'node-2-1'", REGISTERED, LOST, f"{reason}; it held 2 subtasks", 7)
+    job = wide_job(8, vertices=1)
+    (vertex,) = job.vertices
+    subtasks = tuple(replace(one, current=replace(one.current, executor="0")) for one in vertex.subtasks)
+    vertices = (replace(vertex, subtasks=subtasks),)
+    return replace(job, vertices=vertices, story=(event,), task_managers=(here, idle, lost, released))
 
 
 def beginning_job() -> JobDescription:

@@ -178,8 +178,8 @@ HISTORY_ENABLED: ConfigOption[bool] = (
     .boolean_type()
     .default_value(True)
     .with_description(
-        "Keep the history of the job in Delta tables below its directory: history/jobs, executions, exceptions and "
-        "checkpoints."
+        "Keep the history of the job in Delta tables below its directory: history/jobs, executions, exceptions, "
+        "checkpoints and task_managers."
     )
 )
 

@@ -26,10 +26,14 @@ class GarbageCollector:
 class MemoryFigures:
     """The memory of a task manager, in bytes."""
 
-    #: the heap of its JVM: now, its limit, and the most that it has held
+    #: the heap of its JVM: in use, got from the system, its limit, and the most that it has held; of an executor what
+    #: is in use is as of its last report, and as its garbage collector has counted it last
     heap_used: int | None = None
+    heap_committed: int | None = None
     heap_max: int | None = None
     heap_peak: int | None = None
+    metaspace_used: int | None = None
+    metaspace_committed: int | None = None
     #: the most that the JVM has held outside of its heap (metaspace, code), and in buffers
     non_heap_peak: int | None = None
     direct_peak: int | None = None

@@ -116,7 +116,6 @@ def _resource(cores: float = 0.0) -> Json:
 def summary(manager: TaskManager, now_ms: int) -> Json:
     """A task manager in the list of all."""
     memory = manager.memory
-    free = memory.heap_max - memory.heap_used if memory.heap_max and memory.heap_used else 0
     return {
         "id": manager.id,
         "path": f"flinkish://{manager.host}/{manager.id}",
@@ -131,7 +130,8 @@ def summary(manager: TaskManager, now_ms: int) -> Json:
         "hardware": {
             "cpuCores": manager.cores,
             "physicalMemory": memory.physical or 0,
-            "freeMemory": free,
+            # Flink's name for the limit of the heap
+            "freeMemory": memory.heap_max or 0,
             "managedMemory": 0,
         },
         "memoryConfiguration": dict.fromkeys(_MEMORY, 0),
@@ -151,6 +151,7 @@ def details(manager: TaskManager, now_ms: int) -> Json:
         "metrics": {
             **dict.fromkeys(_FIGURES, 0),
             "heapUsed": memory.heap_used or 0,
+            "heapCommitted": memory.heap_committed or 0,
             "heapMax": memory.heap_max or 0,
             "garbageCollectors": [{"name": one.name, "count": one.count, "time": one.time_ms} for one in collectors],
         },
@@ -160,7 +161,10 @@ def details(manager: TaskManager, now_ms: int) -> Json:
 #: Flink's name of a metric, or one of ours -> the figure of the memory.
 _OF_MEMORY = {
     "Status.JVM.Memory.Heap.Used": "heap_used",
+    "Status.JVM.Memory.Heap.Committed": "heap_committed",
     "Status.JVM.Memory.Heap.Max": "heap_max",
+    "Status.JVM.Memory.Metaspace.Used": "metaspace_used",
+    "Status.JVM.Memory.Metaspace.Committed": "metaspace_committed",
     "Status.JVM.Memory.Heap.Peak": "heap_peak",
     "Status.JVM.Memory.NonHeap.Peak": "non_heap_peak",
     "Status.JVM.Memory.Direct.Peak": "direct_peak",

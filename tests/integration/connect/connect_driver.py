@@ -28,6 +28,7 @@ from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from flinkish.errors import FlinkishError
+from flinkish.jobmanager.client import JobManager
 from tests.integration.connect import clicks
 
 ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
@@ -125,7 +126,9 @@ def run(options: dict[str, Any]) -> None:
             sys.stdout.write(f"collected> {row[0]},{row[1]}\n")
         return
     add_sink(counts, options)
-    env.execute("connect")
+    job = JobManager.get().describe_job(env.execute("connect").get_job_id())
+    known = [(one.executor, one.status, one.in_driver, one.holds, len(one.workers)) for one in job.task_managers]
+    print("task managers", json.dumps(known), flush=True)
 
 
 def main(jobs: list[dict[str, Any]]) -> None:

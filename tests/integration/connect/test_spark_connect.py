@@ -132,6 +132,10 @@ def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_jo
     with start(tmp_path, {**job, "break_at": 501}, job, remote=server) as driver:
         message, then = driver.end_with(3, 240).split("BEGIN ", 1)[1].split("\nEND", 1)
     assert "connect: finished after" in then
+    # the server's executor is known from what its tasks report, and is not this driver
+    ((executor, status, in_driver, holds, workers),) = json.loads(re.findall(r"^task managers (.*)$", then, re.M)[0])
+    assert (executor, status, in_driver, holds) == ("driver", "REGISTERED", False, 4)
+    assert workers >= 1
     kind, first, *_ = message.splitlines()
     assert (kind, first) == ("UserCodeError", "Traceback (most recent call last):")
     assert "ValueError: click 501 cannot be counted" in message

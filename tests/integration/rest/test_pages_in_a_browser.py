@@ -110,11 +110,29 @@ def test_flinks_web_ui_shows_a_running_job_and_cancels_it(jar: Callable[[], Path
             driver.process.wait()
 
 
+def test_flinks_web_ui_shows_the_task_managers_with_their_figures() -> None:
+    with opened() as browser, served(jobs.managed_job(), jar_of_2()) as (url, _):
+        ui, _, token = url.partition("flinkish.html")
+        browser.open(ui + token)
+        browser.wait_for("Available Task Slots")
+        browser.open(f"{ui}#/task-manager")
+        for text in ("node-1-0", "node-2-2"):
+            browser.wait_for(text)
+        assert "node-2-1" not in browser.text()
+        for page, texts in {
+            "metrics": ("young", "1,430", "300 MB", "1.00 GB"),
+            "log-list": ("cannot be asked",),
+        }.items():
+            browser.open(f"{ui}#/task-manager/node-1-0/{page}")
+            for text in texts:
+                browser.wait_for(text)
+
+
 @contextmanager
-def served(job: JobDescription) -> Iterator[tuple[str, FakeJobs]]:
+def served(job: JobDescription, jar: Path = Path("nowhere")) -> Iterator[tuple[str, FakeJobs]]:
     socket = listening("127.0.0.1", [0])
     shown = FakeJobs(job)
-    server = RestServer(api_of(shown, ROUTES, files=OwnPage(WebUi(lambda: Path("nowhere")))), socket)
+    server = RestServer(api_of(shown, ROUTES, files=OwnPage(WebUi(lambda: jar))), socket)
     server.start()
     yield f"http://127.0.0.1:{socket.getsockname()[1]}/flinkish.html?token={TOKEN}", shown
     server.stop()
@@ -126,6 +144,14 @@ SITUATIONS: dict[Callable[[], JobDescription], tuple[str, ...]] = {
     jobs.running_job: ("clicks & more RUNNING", "Totals -> Sink: Out", "HASH", "the longest of", "held back by"),
     jobs.restarted_job: ("OSError: the server is away", "restarted after", "FAILING → RESTARTING", "who must act"),
     jobs.finished_job: ("FINISHED", "ran for", "end of input"),
+    jobs.managed_job: (
+        "node-1-0",
+        "300 MiB of 1.0 GiB",
+        "180 MiB in 2",
+        "LOST",
+        "it was killed by SIGKILL",
+        "RELEASED",
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from flinkish.runtime import process
-from flinkish.runtime.process import ExecutorProcess, executor_of, new_figures, physical_memory_bytes, resident_bytes
+from flinkish.runtime.process import (
+    ExecutorProcess,
+    executor_of,
+    jvm_memory,
+    new_figures,
+    physical_memory_bytes,
+    resident_bytes,
+)
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 
@@ -87,3 +95,48 @@ def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_memory_of_a_process_that_has_gone_is_not_known() -> None:
     assert resident_bytes(2**30) is None
+
+
+def counters(order: str, *entries: tuple[str, int]) -> bytes:
+    """The counters of a JVM as HotSpot writes them."""
+    parts = []
+    for name, value in entries:
+        padded = (name.encode() + b"\0").ljust((len(name) + 8) // 8 * 8 + 4, b"\0")
+        head = struct.pack(f"{order}iiicbbbi", 20 + len(padded) + 8, 20, 0, b"J", 0, 0, 0, 20 + len(padded))
+        parts.append(head + padded + struct.pack(f"{order}q", value))
+    head = b"\xca\xfe\xc0\xc0" + bytes([order == "<", 2, 0, 1]) + bytes(16)
+    return head + struct.pack(f"{order}ii", 32, len(entries)) + b"".join(parts)
+
+
+SOME = (
+    ("sun.gc.generation.0.space.0.used", 10),
+    ("sun.gc.generation.1.space.0.used", 20),
+    ("sun.gc.generation.1.space.0.capacity", 50),
+    ("sun.gc.generation.1.capacity", 99),
+    ("sun.gc.metaspace.used", 7),
+    ("java.threads.used", 5),
+)
+KNOWN = {"heap_used": 30, "heap_committed": 50, "metaspace_used": 7}
+
+
+@pytest.mark.parametrize(
+    ("data", "known"),
+    [
+        (counters("<", *SOME), KNOWN),
+        (counters(">", *SOME), KNOWN),
+        (counters("<", *SOME)[:100], {}),
+        (b"", {}),
+        (b"\xff" * 4096, {}),
+        (b"\x01" * 4096, {}),
+        (bytes(28) + struct.pack("<i", 2**31 - 1)[:4] + bytes(4096), {}),
+        (None, {}),
+    ],
+)
+def test_the_memory_of_a_jvm_is_that_of_its_counters(
+    data: bytes | None, known: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hsperfdata_me").mkdir()
+    if data is not None:
+        (tmp_path / "hsperfdata_me" / "7").write_bytes(data)
+    monkeypatch.setattr(process, "COUNTERS", f"{tmp_path}/hsperfdata_*/{{}}")
+    assert jvm_memory(7) == known
