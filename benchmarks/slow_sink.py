@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,19 +42,24 @@ class Part:
     mib: dict[str, float] = field(default_factory=dict)
     files: int = 0
     bytes: int = 0
+    #: folder of the job directory -> its number of files
+    folders: Counter[str] = field(default_factory=Counter)
 
     def see(self, pid: int, folder: Path) -> None:
         """Look at the processes and the files as of now."""
         for name, size in sizes_mib(pid).items():
             kind = name.split(" ")[0] if not name.startswith("all") else name
             self.mib[kind] = max(self.mib.get(kind, 0.0), size)
-        sizes = []
+        sizes, folders = [], Counter[str]()
         for path in folder.rglob("*"):
             try:
-                sizes.append(path.stat().st_size if path.is_file() else 0)
+                if not path.is_file():
+                    continue
+                sizes.append(path.stat().st_size)
             except OSError:
                 continue  # deleted meanwhile
-        self.files, self.bytes = len(sizes), sum(sizes)
+            folders["/".join(path.relative_to(folder).parts[:-1][:2]) or "."] += 1
+        self.files, self.bytes, self.folders = len(sizes), sum(sizes), folders
 
     def line(self, number: int) -> str:
         """The line of the table."""
@@ -143,6 +149,9 @@ def main() -> None:
     print("    " + "".join(f"{head:>12}" for head in HEADS))
     for number, part in enumerate(parts):
         print(part.line(number))
+    middle, last = parts[len(parts) // 2], parts[-1]
+    more = {name: count for name, count in (last.folders - middle.folders).items() if count}
+    print(f"files that are more at the end than after half of the time: {more or 'none'}")
     epochs = [epoch for part in parts for epoch in part.epochs]
     total = {name: sum(epoch[name] for epoch in epochs) for name in ("records_in", "records_out")}
     print(f"records in {total['records_in']:,}, out {total['records_out']:,}")
