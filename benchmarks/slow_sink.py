@@ -145,7 +145,7 @@ def main() -> None:
             command += ["--count", str(options.burst)]
         else:
             command += ["--source", str(options.source), "--sink", str(options.sink), "--slow", options.slow]
-        parts = watch(command, Path(folder), options.minutes * 60)
+        parts = [part for part in watch(command, Path(folder), options.minutes * 60) if part.epochs]
     print("    " + "".join(f"{head:>12}" for head in HEADS))
     for number, part in enumerate(parts):
         print(part.line(number))
