@@ -177,11 +177,15 @@ def _rates(vertex: Json, name: str) -> float:
 
 
 def _vertices(job: Json, zone: tzinfo | None) -> list[str]:
-    heads = ("vertex", "state", " parallelism", " in", " out", " in/s", " out/s", " busy", " state size", "watermark")
+    heads = (
+        *("vertex", "state", " parallelism", " in", " out", " in/s", " out/s"),
+        *(" busy", " back-pressured", " state size", "watermark"),
+    )
     rows = []
     for vertex in job["vertices"]:
         # a subtask that is busy all the time works 1,000 ms per second
-        busy = max((subtask["current"]["rates"]["busy_ms"] for subtask in vertex["subtasks"]), default=0.0) / 10
+        rates = [subtask["current"]["rates"] for subtask in vertex["subtasks"]]
+        busy, held = (max((one[name] for one in rates), default=0.0) / 10 for name in ("busy_ms", "backpressured_ms"))
         rows.append(
             (
                 vertex["name"],
@@ -192,6 +196,7 @@ def _vertices(job: Json, zone: tzinfo | None) -> list[str]:
                 number(_rates(vertex, "records_in")),
                 number(_rates(vertex, "records_out")),
                 f"{busy:.0f} %",
+                f"{held:.0f} %",
                 size(vertex["state_bytes"]),
                 watermark(vertex["watermark_ms"], zone),
             )

@@ -37,14 +37,14 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: The class before each selector keeps the style off the rest of the page that the drawing is put into.
 _STYLE = """
 .flinkish-graph { --page: #fff; --back: #f9fafc; --line: #c4cad4; --text: #1c2430; --dim: #667085; --good: #1a7f4b;
-  --busy: #c8741a; --bad: #c2282e; font: 12px system-ui, sans-serif; background: var(--page); }
+  --busy: #c8741a; --bad: #c2282e; --held: #3b4454; font: 12px system-ui, sans-serif; background: var(--page); }
 @media (prefers-color-scheme: dark) { .flinkish-graph { --page: #12161d; --back: #1b212b; --line: #4a5567;
-  --text: #e4e8ef; --dim: #98a2b3; --good: #4ec98a; --busy: #e7a24a; --bad: #ff7b7b; } }
+  --text: #e4e8ef; --dim: #98a2b3; --good: #4ec98a; --busy: #e7a24a; --bad: #ff7b7b; --held: #8d97a8; } }
 .flinkish-graph text { fill: var(--text); } .flinkish-graph .dim { fill: var(--dim); }
 .flinkish-graph .box { fill: var(--back); stroke: var(--line); }
 .flinkish-graph .edge { fill: none; stroke: var(--dim); } .flinkish-graph .head { fill: var(--dim); }
 .flinkish-graph .good { fill: var(--good); } .flinkish-graph .busy { fill: var(--busy); }
-.flinkish-graph .bad { fill: var(--bad); }
+.flinkish-graph .bad { fill: var(--bad); } .flinkish-graph .held { fill: var(--held); }
 .flinkish-graph .label { fill: var(--dim); font-size: 10px; }
 .flinkish-graph .label { paint-order: stroke; stroke: var(--page); stroke-width: 4px; }
 """.replace("\n", " ")
@@ -61,6 +61,7 @@ class Box:
         notes: further lines, in a paler colour.
         title: what is shown under the pointer.
         busy: the share of its time that it works, from 0 to 1; None: not known.
+        held: the share of its time that it is back-pressured.
     """
 
     id: int
@@ -69,6 +70,7 @@ class Box:
     notes: tuple[str, ...] = ()
     title: str = ""
     busy: float | None = None
+    held: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -259,6 +261,9 @@ def _drawn(box: Box, place: _Place) -> str:
         share = min(1.0, max(0.0, box.busy))
         kind = "bad" if share > 0.8 else "busy" if share > 0.5 else "good"
         bar = f'<rect class="{kind}" width="{place.width * share:.1f}" height="4" rx="2"/>'
+        held = place.width * min(1.0 - share, max(0.0, box.held))
+        if held:
+            bar += f'<rect class="held" x="{place.width * share:.1f}" width="{held:.1f}" height="4" rx="2"/>'
     return (
         f'<g transform="translate({place.x:.1f},{place.y:.1f})"><title>{_xml(redact(box.title))}</title>'
         f'<rect class="box" width="{place.width:.1f}" height="{place.height:.1f}" rx="5"/>{bar}{"".join(texts)}</g>'

@@ -10,11 +10,12 @@ from flinkish.runtime.epoch.planner import EpochRequested, GivenUpPlan, StoredEp
 from flinkish.runtime.job.accumulators import StoredTotals, TotalsBefore
 from flinkish.runtime.sources.split_list import Segment
 from flinkish.runtime.task.progress import WorkerProgress
+from flinkish.runtime.task.stack_samples import SampleRequest, StackSamples
 from flinkish.storage.stored_file import StoredFile
 
 #: All kinds of files in a job directory that flinkish writes and reads as a whole, but for those of checkpoints.
 LAYOUT: tuple[type[StoredFile], ...] = (
     *OF_DIRECTORY,
     *(PreparedEpoch, StoredEpoch, Committed, StoredTotals, TotalsBefore, Segment, ChangelogParts, GivenUpPlan),
-    *(EpochRequested, StoredEpochTimes, StoredTimers, StoredReached, WorkerProgress),
+    *(EpochRequested, StoredEpochTimes, StoredTimers, StoredReached, WorkerProgress, SampleRequest, StackSamples),
 )

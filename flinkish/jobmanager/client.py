@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from flinkish import __version__
+from flinkish.common import Configuration
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.html_text import folded, paragraph
 from flinkish.common.job_client import JobClient
@@ -20,6 +21,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.common.options import execution
 from flinkish.errors import FinalOperationError, FlinkishError, InternalError, OperationError, ProgramError
 from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.flame_graphs import FlameGraphs
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription, JobObserver
 from flinkish.jobmanager.job.operations import Kind, Operations, Request
 from flinkish.jobmanager.job.task_managers import ReachableTaskManager
@@ -30,6 +32,7 @@ from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.notebook import job_html
 from flinkish.jobmanager.savepoint import dispose_savepoint
 from flinkish.jobmanager.wishes import StopWithSavepoint
+from flinkish.runtime.task.stack_samples import StackSamples
 from flinkish.storage.paths import absolute
 
 
@@ -41,6 +44,7 @@ class RunClient(JobClient):
         self.run = run
         #: what somebody outside of the program asks for by an id
         self.operations = operations or Operations(self.carry_out)
+        self._flame_graphs: FlameGraphs | None = None
 
     def __repr__(self) -> str:
         return f"<job '{self.run.name}' ({self.run.job_id}): {self.run.status.name}>"
@@ -114,6 +118,14 @@ class RunClient(JobClient):
                 expected="a savepoint, a stop, a cancellation or a checkpoint",
             )
         )
+
+    def stack_samples(self) -> StackSamples | None:
+        """Stacks of the job's tasks, for flame graphs (`FlameGraphs.look`); None: they are switched off."""
+        if not isinstance(self.run, KeptRun) or not self.run.job.settings.flame_graphs:
+            return None
+        if self._flame_graphs is None:
+            self._flame_graphs = FlameGraphs(Configuration.from_dict(self.run.job.settings.configuration))
+        return self._flame_graphs.look(self.run.sample_board)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Write a savepoint of the last committed epoch, after those that were asked for before; the future, which is
@@ -371,6 +383,11 @@ class JobManager:
             expected=f"a job at work, or one of the last {self.MAX_ENDED} that have ended",
             hint="the history's tables in the job directory tell of jobs of earlier drivers",
         )
+
+    def stack_samples(self, job_id: JobID | str) -> StackSamples | None:
+        """Stacks of the tasks of a running job, for flame graphs; None: they are switched off, or it does not run."""
+        client = self.job(job_id)
+        return None if client is None else client.stack_samples()
 
     def describe(self) -> JobManagerDescription:
         """All jobs: the running ones first, then the ended ones, the most recently ended last."""

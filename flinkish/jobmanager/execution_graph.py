@@ -12,10 +12,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
 from flinkish.errors import FlinkishError, redact
+from flinkish.jobmanager.back_pressure import backpressured_ms, sources_before
 from flinkish.jobmanager.job.description import (
     NO_RATES,
     EdgeDescription,
@@ -35,7 +37,7 @@ from flinkish.jobmanager.job.lifecycle import (
     shortened,
 )
 from flinkish.jobmanager.operator_ids import operator_id
-from flinkish.jobmanager.rates import Rates, Totals
+from flinkish.jobmanager.rates import SPAN_MS, Rates, Totals
 from flinkish.runtime.epoch.steps import NO_BACKLOG, Backlog, EpochReport
 from flinkish.runtime.job.accumulators import merged, results_of
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
@@ -110,9 +112,14 @@ class Execution:
         """Note what the task has done so far in the epoch that runs; None: nothing is known of it, or nothing runs."""
         self._running = None if progress is None or self.machine.terminal else (epoch, progress)
 
-    def take(self, report: TaskReport, epoch: int) -> None:
-        """Add what the task reports of an epoch that is done."""
-        self._figures = self._figures.plus(report, epoch)
+    @property
+    def is_at_work(self) -> bool:
+        """Whether something is known of the epoch that runs."""
+        return self._running is not None
+
+    def take(self, report: TaskReport, epoch: int, backpressured_ms: float = 0.0) -> None:
+        """Add what the task reports of an epoch that is done, and how long it was held back."""
+        self._figures = self._figures.plus(report, epoch, backpressured_ms)
         if report.accumulators:
             self._added.append(report.accumulators)
             if len(self._added) >= self._MAX_ADDED:
@@ -127,7 +134,9 @@ class Execution:
     def totals(self) -> Totals:
         """The figures from which rates are taken."""
         done = self._figures
-        return done.records_in, done.records_out, done.bytes_in, done.bytes_out, done.busy_ms
+        return Totals(
+            done.records_in, done.records_out, done.bytes_in, done.bytes_out, done.busy_ms, done.backpressured_ms
+        )
 
     def _merge(self) -> bytes:
         if self._added:
@@ -210,6 +219,9 @@ class ExecutionGraph:
         self._told: set[tuple[int, int]] = set()
         #: uid of a source -> what the last epoch has left of it
         self._backlogs: dict[str, Backlog] = {}
+        #: when the last epoch of the attempt was done; None: none was
+        self._done_ms: int | None = None
+        self._sources_before = sources_before(job)
         self._begun = False
         self._rates = Rates()
         self._edges = {vertex.id: tuple(_edges(job, vertex.id)) for vertex in job.vertices}
@@ -225,7 +237,7 @@ class ExecutionGraph:
                 execution.cancel(f"attempt {attempt} of the job begins")
             self._tell()
             self._told.clear()
-            self._begun = False
+            self._begun, self._done_ms, self._backlogs = False, None, {}
             for vertex in self._job.vertices:
                 for subtask in range(vertex.parallelism):
                     self._renew(vertex, subtask, attempt)
@@ -251,12 +263,16 @@ class ExecutionGraph:
         with self._lock:
             self._begin("the first epoch is done")
             self._runs(None)
+            now_ms, held_before = self._clock.now_ms(), self._held_back()
             self._backlogs = report.backlogs(self._job)
+            gap_ms = 0 if self._done_ms is None else max(now_ms - self._done_ms - report.duration_ms, 0)
+            held_ms = backpressured_ms(self._job, report, self._held_back(), gap_ms, held_before)
             for task in report.tasks:
-                execution = self._current.get((task.vertex, task.subtask))
-                if execution is not None:
-                    execution.take(task, report.epoch)
-            self._rates.look(self._clock.now_ms(), (execution.totals for execution in self._current.values()))
+                place = task.vertex, task.subtask
+                if place in self._current:
+                    self._current[place].take(task, report.epoch, held_ms.pop(place, 0.0))
+            self._done_ms = now_ms
+            self._rates.look(now_ms, (execution.totals for execution in self._current.values()))
             if report.end_of_input:
                 for execution in self._current.values():
                     if execution.vertex.level == 0:
@@ -268,6 +284,10 @@ class ExecutionGraph:
         with self._lock:
             self._begin("the first epoch runs")
             self._runs(progress)
+
+    def _held_back(self) -> frozenset[int]:
+        """The vertices with others behind them before which the last epoch has left records in a source."""
+        return frozenset(one for one, uids in self._sources_before.items() if not uids.isdisjoint(self._backlogs))
 
     def _runs(self, progress: EpochProgress | None) -> None:
         found = {} if progress is None else {(task.vertex, task.subtask): task for task in progress.tasks}
@@ -317,8 +337,15 @@ class ExecutionGraph:
         """All vertices as of now. ``counts``: operator uid -> the engine's counts for that operator."""
         with self._lock:
             totals = (execution.totals for execution in self._current.values())
-            rates = dict(zip(self._current, self._rates.now(self._clock.now_ms(), totals), strict=True))
+            rates = dict(zip(self._current, self._rates.now(self._until_ms(), totals), strict=True))
             return tuple(self._describe(vertex, counts, rates) for vertex in self._job.vertices)
+
+    def _until_ms(self) -> int:
+        """The time up to which it is known what the executions have done: the end of the last epoch while another one
+        runs, unless that takes too long to be nothing."""
+        now_ms = self._clock.now_ms()
+        runs = self._done_ms is not None and any(execution.is_at_work for execution in self._current.values())
+        return self._done_ms if runs and self._done_ms is not None and now_ms - self._done_ms <= SPAN_MS else now_ms
 
     def _describe(
         self,
@@ -367,13 +394,22 @@ class ExecutionGraph:
                 yield SubtaskDescription(
                     subtask,
                     execution.name,
-                    execution.describe(NO_RATES if execution.machine.terminal else rates[place]),
+                    execution.describe(_shown_rates(execution, rates[place])),
                     earlier,
                 )
 
     def _operator(self, operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:
         uid = operator.uid
         return OperatorDescription(uid, redact(operator.name), self._ids[uid], operator.uid_given, counts.get(uid, {}))
+
+
+def _shown_rates(execution: Execution, rates: RatesDescription) -> RatesDescription:
+    """The rates of an execution: one that has ended has none, and one that runs is idle in the rest of the time."""
+    if execution.machine.terminal:
+        return NO_RATES
+    if execution.machine.state is not _S.RUNNING:
+        return rates
+    return replace(rates, idle_ms=1000.0 - rates.busy_ms - rates.backpressured_ms)
 
 
 def _edges(job: JobDescriptor, target: int) -> Iterator[EdgeDescription]:

@@ -125,6 +125,8 @@ class JobRecord(JobObserver):
         self._configuration = Configuration.from_dict(dict(job.settings.configuration))
         self._attempts: deque[AttemptDescription] = deque(maxlen=self.MAX_ATTEMPTS)
         self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_ATTEMPTS)
+        #: when the last epoch of the attempt was done; None: none was
+        self._done_ms: int | None = None
         #: the last epochs
         self._past: deque[EpochDescription] = deque(maxlen=self.MAX_EPOCHS)
         self._epochs = self._in = self._out = self._restarts = 0
@@ -152,6 +154,7 @@ class JobRecord(JobObserver):
             if self._attempts and self._attempts[-1].end_time_ms is None:
                 why = "a stop with a savepoint has failed, and the job goes on"
                 self._change(end_time_ms=self._clock.now_ms(), state="CANCELED", failure=why)
+            self._done_ms = None
             self._attempts.append(AttemptDescription(number, self._clock.now_ms()))
 
     def query_started(self) -> None:
@@ -175,7 +178,8 @@ class JobRecord(JobObserver):
                 self._epochs += 1
                 self._in += report.records_in
                 self._out += report.records_out
-                self._past.append(describe_epoch(report, self._clock.now_ms()))
+                before_ms, self._done_ms = self._done_ms, self._clock.now_ms()
+                self._past.append(describe_epoch(report, self._done_ms, before_ms))
             self._watermark_ms = report.watermark_ms
             self.accumulators = report.accumulators or self.accumulators
             first = self._attempts[-1].first_epoch
@@ -328,8 +332,10 @@ def describe_exception(
     )
 
 
-def describe_epoch(report: EpochReport, now_ms: int) -> EpochDescription:
-    """The description of an epoch that the sinks have committed. ``now_ms``: when they have."""
+def describe_epoch(report: EpochReport, now_ms: int, before_ms: int | None = None) -> EpochDescription:
+    """The description of an epoch that the sinks have committed. ``now_ms``: when they have; ``before_ms``: when they
+    had committed the one before it."""
+    known = before_ms is not None and report.duration_ms > 0
     return EpochDescription(
         epoch=report.epoch,
         time_ms=now_ms,
@@ -341,6 +347,7 @@ def describe_epoch(report: EpochReport, now_ms: int) -> EpochDescription:
         records_out=report.records_out,
         bytes=sum(task.bytes_out for task in report.tasks),
         watermark_ms=report.watermark_ms,
+        plan_ms=max(now_ms - (before_ms or 0) - report.duration_ms, 0) if known else None,
     )
 
 

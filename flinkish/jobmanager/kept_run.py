@@ -51,6 +51,7 @@ from flinkish.jobmanager.savepoint import SavingNotes, check_target
 from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.jobmanager.wishes import StopWithSavepoint
 from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.task.stack_samples import SampleBoard
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute
 
@@ -107,6 +108,11 @@ class KeptRun(JobRun):
     @abstractmethod
     def job(self) -> JobDescriptor:
         """The job graph of the running attempt."""
+
+    @property
+    @abstractmethod
+    def sample_board(self) -> SampleBoard:
+        """Where the workers of the running attempt are asked for stacks of their tasks."""
 
     @abstractmethod
     def committed_epoch(self) -> int | None:

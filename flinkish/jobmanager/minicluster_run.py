@@ -66,6 +66,7 @@ from flinkish.runtime.sources.job_enumerator import coordinated_sources
 from flinkish.runtime.sources.progress import decode_position, shown_position
 from flinkish.runtime.stored.classes import files_here
 from flinkish.runtime.task.progress import EpochProgress, ProgressReporter
+from flinkish.runtime.task.stack_samples import SampleBoard
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import secret_of
 from flinkish.storage.files import directory_bytes
@@ -253,6 +254,7 @@ class MiniClusterRun(KeptRun):
         self.store = prepared.store
         self._heartbeat_interval_s = settings.heartbeat_interval_ms / 1000
         self._cluster: MiniCluster | None = None
+        self._board = SampleBoard()
         self._gave_up = False
         #: whether the attempt has still to run its epochs
         self._has_more = False
@@ -263,6 +265,10 @@ class MiniClusterRun(KeptRun):
     @property
     def job(self) -> JobDescriptor:
         return self._job
+
+    @property
+    def sample_board(self) -> SampleBoard:
+        return self._board
 
     def committed_epoch(self) -> int | None:
         return self.store.committed_epoch
@@ -363,7 +369,11 @@ class MiniClusterRun(KeptRun):
         with self._lock:
             if self._cluster is None or self._gave_up:
                 job = self.job
-                reporter = ProgressReporter(job, lambda worker: self.epoch_running(EpochProgress.of(job, [worker])))
+                reporter = ProgressReporter(
+                    job,
+                    lambda worker: self.epoch_running(EpochProgress.of(job, [worker])),
+                    board=self._board if job.settings.flame_graphs else None,
+                )
                 self._cluster, self._gave_up = MiniCluster(job, store=self.store, progress=reporter, sized=True), False
                 if self.settings.available_now:
                     self._cluster.freeze()

@@ -53,9 +53,11 @@ def _box(vertex: VertexDescription) -> Box:
         f"{vertex.parallelism} × {vertex.state.lower()}",
         f"{_figure(vertex.records_in)} in, {_figure(vertex.records_out)} out",
     )
-    busy = max((subtask.current.rates.busy_ms for subtask in vertex.subtasks), default=0.0) / 1000
+    rates = [subtask.current.rates for subtask in vertex.subtasks]
+    busy = max((one.busy_ms for one in rates), default=0.0) / 1000
+    held = max((one.backpressured_ms for one in rates), default=0.0) / 1000
     title = "\n".join(f"{operator.name} (uid {operator.uid})" for operator in vertex.operators)
-    return Box(vertex.id, vertex.level, tuple(one.name for one in vertex.operators), notes, title, busy)
+    return Box(vertex.id, vertex.level, tuple(one.name for one in vertex.operators), notes, title, busy, held)
 
 
 def _figure(value: float | None) -> str:

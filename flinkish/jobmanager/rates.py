@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from flinkish.jobmanager.job.description import NO_RATES, RatesDescription
 
@@ -17,10 +18,19 @@ SPAN_MS = 60_000
 #: The number of moments that are kept of it.
 _SAMPLES = 12
 
-#: The totals of an execution: records in and out, bytes in and out, milliseconds of work.
-Totals = tuple[float, float, float, float, float]
 
-NO_TOTALS: Totals = (0.0, 0.0, 0.0, 0.0, 0.0)
+class Totals(NamedTuple):
+    """The totals of an execution: records, bytes, milliseconds of work, and milliseconds in which it was held back."""
+
+    records_in: float = 0.0
+    records_out: float = 0.0
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    busy_ms: float = 0.0
+    backpressured_ms: float = 0.0
+
+
+NO_TOTALS = Totals()
 
 
 class Rates:
@@ -49,25 +59,28 @@ class Rates:
 
     def now(self, now_ms: int, totals: Iterable[Totals]) -> list[RatesDescription]:
         """The rates of all executions, given their totals as of now."""
-        before = next((one for one in self._samples if now_ms - one[0] <= SPAN_MS), None) or self._last()
+        before = self._before(now_ms)
         if before is None or now_ms <= before[0]:
             return [NO_RATES for _ in totals]
         then, seconds = before[1], max((now_ms - before[0]) / 1000, 1.0)
         return [_rates(each, then, number * len(NO_TOTALS), seconds) for number, each in enumerate(totals)]
 
-    def _last(self) -> tuple[int, array[float]] | None:
-        return self._samples[-1] if self._samples else None
+    def _before(self, now_ms: int) -> tuple[int, array[float]] | None:
+        """The totals to begin from: the first ones of the last minute, or the last ones before it if an epoch takes
+        longer."""
+        within = (one for one in self._samples if now_ms - SPAN_MS <= one[0] < now_ms)
+        return next(within, None) or next((one for one in reversed(self._samples) if one[0] < now_ms), None)
 
 
 def _rates(totals: Totals, then: array[float], begin: int, seconds: float) -> RatesDescription:
-    records_in, records_out, bytes_in, bytes_out, busy_ms = totals
-    if busy_ms <= then[begin + 4] and records_in <= then[begin]:
+    before = Totals(*then[begin : begin + len(NO_TOTALS)])
+    if totals.busy_ms <= before.busy_ms and totals.records_in <= before.records_in:
         # it has done nothing, as most of many
         return NO_RATES
+    records_in, records_out, bytes_in, bytes_out, busy_ms, backpressured_ms = (
+        max(now - was, 0.0) / seconds for now, was in zip(totals, before)
+    )
+    busy_ms = min(busy_ms, 1000.0)
     return RatesDescription(
-        max(records_in - then[begin], 0.0) / seconds,
-        max(records_out - then[begin + 1], 0.0) / seconds,
-        max(bytes_in - then[begin + 2], 0.0) / seconds,
-        max(bytes_out - then[begin + 3], 0.0) / seconds,
-        min(max(busy_ms - then[begin + 4], 0.0) / seconds, 1000.0),
+        records_in, records_out, bytes_in, bytes_out, busy_ms, min(backpressured_ms, 1000.0 - busy_ms)
     )

@@ -48,6 +48,7 @@ from flinkish.launch.driver import replay_command
 from flinkish.runtime.epoch.commit import COMMIT_HINT
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.task.stack_samples import SampleBoard, SampleFiles
 from flinkish.spark.failures import translate
 from flinkish.spark.resources import await_slots
 from flinkish.spark.session import is_remote
@@ -104,6 +105,10 @@ class SparkRun(KeptRun):
     @property
     def job(self) -> JobDescriptor:
         return self._plan.job
+
+    @property
+    def sample_board(self) -> SampleBoard:
+        return SampleFiles(self.attempt.location.path)
 
     def committed_epoch(self) -> int | None:
         return self.attempt.committed_epoch()

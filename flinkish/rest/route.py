@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Operations
 from flinkish.jobmanager.job.task_managers import ReachableTaskManager
+from flinkish.runtime.task.stack_samples import StackSamples
 
 
 class Jobs(Protocol):
@@ -25,6 +26,10 @@ class Jobs(Protocol):
         Raises:
             FinalOperationError: there is no such job.
         """
+
+    def stack_samples(self, job_id: str) -> StackSamples | None:
+        """Stacks of the tasks of a job, which are sampled because of this question; without any before the first ones
+        are there. None: that is switched off, or the job does not run."""
 
     @property
     def operations(self) -> Operations:

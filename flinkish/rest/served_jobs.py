@@ -13,6 +13,7 @@ from flinkish.jobmanager.job.description import JobDescription, JobManagerDescri
 from flinkish.jobmanager.job.operations import Kind, Operation, Operations, Request
 from flinkish.jobmanager.job.task_managers import ReachableTaskManager
 from flinkish.rest.route import Jobs, NotFoundError
+from flinkish.runtime.task.stack_samples import StackSamples
 
 
 class ServedJobs:
@@ -64,6 +65,10 @@ class ServedJobs:
         # it has begun within this second
         self.forget()
         return found
+
+    def stack_samples(self, job_id: str) -> StackSamples | None:
+        """Stacks of the tasks of a job; see `Jobs.stack_samples`."""
+        return self._jobs.stack_samples(job_id)
 
     def reach(self, task_manager: str) -> ReachableTaskManager:
         """See `Jobs.reach`."""

@@ -14,6 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
 #: Least time between two looks at the figures of this process, in seconds.
 LOOK_S = 1.0
 
@@ -110,6 +115,21 @@ def physical_memory_bytes() -> int | None:
     return min(found, default=None)
 
 
+def _limit() -> dict[str, int]:
+    """The limit of this process's address space (``spark.executor.pyspark.memory`` sets it), and the size of that;
+    empty if it has none."""
+    if resource is None:
+        return {}
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return {}
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return {"limit": limit, "virtual": int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")}
+    except (OSError, IndexError, ValueError):
+        return {}
+
+
 #: Where HotSpot leaves the counters that ``jstat`` reads, unless it is told not to (``-XX:-UsePerfData``).
 COUNTERS = "/tmp/hsperfdata_*/{}"
 _USED_AND_COMMITTED = {"used": "used", "capacity": "committed"}
@@ -152,8 +172,9 @@ def new_figures() -> dict[str, int]:
     """What is known of this process, and of the JVM of its executor if it has one; empty if it was asked for within
     the last second, and where nothing is known. All sizes are in bytes.
 
-    ``rss``: what this process holds; ``physical``: the memory of its machine; ``jvm``: the process id of the executor,
-    ``jvm_rss``: what that holds, with the figures of `jvm_memory`; ``cores``: those of the executor.
+    ``rss``: what this process holds; ``physical``: the memory of its machine; ``limit``, ``virtual``: the limit of its
+    address space, if it has one, and the size of that; ``jvm``: the process id of the executor, ``jvm_rss``: what that
+    holds, with the figures of `jvm_memory`; ``cores``: those of the executor.
     """
     global _looked_s
     now_s = time.monotonic()
@@ -166,4 +187,4 @@ def new_figures() -> dict[str, int]:
     if executor is not None:
         found |= {"jvm": executor.pid, "jvm_rss": resident_bytes(executor.pid), "cores": executor.cores}
         found |= jvm_memory(executor.pid)
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in found.items() if value is not None} | _limit()

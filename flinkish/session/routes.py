@@ -50,6 +50,9 @@ class NoJobs:
         """This process, without jobs."""
         return JobManagerDescription(self._driver, __version__, ())
 
+    def stack_samples(self, job_id: str) -> None:
+        """None: no job runs here."""
+
     def describe_job(self, job_id: str) -> JobDescription:
         """Raises FinalOperationError: there is no such job."""
         raise FinalOperationError(f"Job {job_id} not found")

@@ -91,11 +91,11 @@ class LevelFunction:
     def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
         header, body = state.get if state.exists else (None, None)
         context = TaskContext.get()
-        buffers = arriving(frames, 0 if context is None else context.attemptNumber())
+        stamp = EpochStamp(current_epoch(self.deployment), state.getCurrentProcessingTimeMs(), current_place())
+        buffers = arriving(stamp.waits.for_input(frames), 0 if context is None else context.attemptNumber())
         if header is None:
             header, body, buffers = moved_in(buffers)
         stored = StoredTask(header, lambda: body)
-        stamp = EpochStamp(current_epoch(self.deployment), state.getCurrentProcessingTimeMs(), current_place())
         manager = self.deployment.task_manager()
         result, rows = manager.run_task(*target, stored, buffers, stamp)
         if result is not None:
@@ -170,10 +170,12 @@ class FrameSourceFunction:
             time_ms = int(first.column(TIME_COLUMN)[0].as_py())
             stamp = EpochStamp(current_epoch(self.deployment), time_ms, current_place())
             given = SourceInput(
-                _decoded(decoder, chain([first], batches)), part, states=self._states(manager, stamp.epoch)
+                _decoded(decoder, chain([first], stamp.waits.for_input(batches))),
+                part,
+                states=self._states(manager, stamp.epoch),
             )
             rows = chain.from_iterable(manager.run_source(self.vertex, part, given, stamp))
-            yield from to_arrow(rows, self.deployment.book(), 1)
+            yield from stamp.waits.for_output(to_arrow(rows, self.deployment.book(), 1))
 
     def _states(self, manager: TaskManager, epoch: int) -> Mapping[str, Any]:
         """What the epochs before this one have left of the watermarks of the source, where its functions see them."""

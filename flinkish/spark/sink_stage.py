@@ -58,8 +58,10 @@ _PAUSE_S = 0.5
 #: the first epoch, or one that is delivered again, can have been prepared.
 _begun: dict[str, tuple[int, int]] = {}
 
-_COMMIT_SCHEMA = "sink int, subtask int, records long"
-_COMMIT_ARROW = pa.schema([("sink", pa.int32()), ("subtask", pa.int32()), ("records", pa.int64())])
+_COMMIT_SCHEMA = "sink int, subtask int, records long, ms double"
+_COMMIT_ARROW = pa.schema(
+    [("sink", pa.int32()), ("subtask", pa.int32()), ("records", pa.int64()), ("ms", pa.float64())]
+)
 
 
 @dataclass(frozen=True)
@@ -232,10 +234,11 @@ class _SparkEpoch(EpochSteps):
         reports = self._commit_in_executors(session, prepared, in_executors) if in_executors else []
         reports.extend(self._commit_on_driver(commit, on_driver))
         for sink_id, subtasks in sorted(frames.items()):
+            begun_s = time.monotonic()
             self._write_frame(session, commit, job.sink(sink_id), subtasks)
             # the sink does not say how many records it has written
             records = sum(decode(data).header.records for buffers in subtasks for data in buffers)
-            reports.append(CommitReport(sink_id, 0, records))
+            reports.append(CommitReport(sink_id, 0, records, round((time.monotonic() - begun_s) * 1000, 3)))
         return reports
 
     def _commit_in_executors(self, session: Any, prepared: PreparedEpoch, targets: list[Target]) -> list[CommitReport]:

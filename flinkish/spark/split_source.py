@@ -48,7 +48,7 @@ from flinkish.runtime.sources.progress import SourceShare, decode_position
 from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task.source_task import end_of_source
-from flinkish.runtime.task.task import EpochStamp, heartbeats
+from flinkish.runtime.task.task import EpochStamp, Waits, heartbeats
 from flinkish.runtime.task.task_manager import TaskManager
 from flinkish.spark.data_files import ROW_SCHEMA, to_arrow
 from flinkish.spark.executors import register_data_source
@@ -248,9 +248,10 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         with deployment.failures_marked():
             deployment.begin_task()
             manager = deployment.task_manager()
-            epoch, place = current_epoch(deployment), current_place()
-            rows = (_rows_of(manager, share, EpochStamp(epoch, share.time_ms, place)) for share in partition.value)
-            yield from to_arrow(chain.from_iterable(rows), deployment.book(), 1)
+            epoch, place, waits = current_epoch(deployment), current_place(), Waits()
+            stamps = (EpochStamp(epoch, share.time_ms, place, waits) for share in partition.value)
+            rows = (_rows_of(manager, share, stamp) for share, stamp in zip(partition.value, stamps))
+            yield from waits.for_output(to_arrow(chain.from_iterable(rows), deployment.book(), 1))
 
 
 def in_partitions(shares: Iterable[SourceShare], most: int | None) -> list[list[SourceShare]]:

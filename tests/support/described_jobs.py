@@ -49,6 +49,7 @@ from flinkish.jobmanager.job.task_managers import (
 from flinkish.jobmanager.operator_ids import operator_id
 from flinkish.rest.route import Asked
 from flinkish.rest.views import ROUTES
+from flinkish.runtime.task.stack_samples import StackSamples
 from tests.support.processes import wait_until
 from tests.support.programs import new_environment
 
@@ -86,9 +87,13 @@ class FixedJobs:
 
     jobs: tuple[JobDescription, ...]
     driver: DriverDescription = field(default_factory=lambda: DriverDescription("driver-host", 4711))
+    samples: StackSamples | None = None
 
     def describe(self) -> JobManagerDescription:
         return JobManagerDescription(self.driver, "0.1.0", self.jobs)
+
+    def stack_samples(self, job_id: str) -> StackSamples | None:
+        return self.samples
 
     def describe_job(self, job_id: str) -> JobDescription:
         for job in self.jobs:
@@ -104,12 +109,19 @@ class FixedJobs:
         raise AssertionError("a view asks for no operation")
 
 
-def ask(jobs: tuple[JobDescription, ...], path: str, now_ms: int = NOW_MS, /, **query: str) -> Any:
+def ask(
+    jobs: tuple[JobDescription, ...],
+    path: str,
+    now_ms: int = NOW_MS,
+    samples: StackSamples | None = None,
+    /,
+    **query: str,
+) -> Any:
     """What the view at this path answers."""
     for route in ROUTES:
         parameters = route.match(path)
         if parameters is not None:
-            return route.answer(Asked(FixedJobs(jobs), now_ms, parameters, query))
+            return route.answer(Asked(FixedJobs(jobs, samples=samples), now_ms, parameters, query))
     raise AssertionError(f"no view has the path {path}")
 
 

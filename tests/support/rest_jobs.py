@@ -20,6 +20,7 @@ from flinkish.rest.api import Answer, Api
 from flinkish.rest.route import Route
 from flinkish.rest.served_jobs import ServedJobs
 from flinkish.runtime.phases import Clock
+from flinkish.runtime.task.stack_samples import StackSamples
 
 JOB, OTHER, UNKNOWN = "a" * 32, "b" * 32, "0" * 32
 TOKEN = "t0ken-of-the-driver"
@@ -60,6 +61,7 @@ class FakeJobs:
         self.asked: list[Request] = []
         self.outcomes: list[CompletableFuture[Any]] = []
         self.described = 0
+        self.samples: StackSamples | None = None
         self.operations = Operations(self._begin, clock=clock)
 
     def _begin(self, request: Request) -> CompletableFuture[Any]:
@@ -70,6 +72,9 @@ class FakeJobs:
     def describe(self) -> JobManagerDescription:
         self.described += 1
         return JobManagerDescription(DriverDescription("host", 1), "0.1.0", tuple(self.jobs.values()))
+
+    def stack_samples(self, job_id: str) -> StackSamples | None:
+        return self.samples
 
     def reach(self, task_manager: str) -> ReachableTaskManager:
         raise FinalOperationError(f"the task manager {task_manager} cannot be asked")

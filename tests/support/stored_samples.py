@@ -50,6 +50,7 @@ from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import Segment
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.runtime.task.progress import WorkerProgress
+from flinkish.runtime.task.stack_samples import SampledStack, SampleRequest, StackSamples
 from flinkish.session.children import Child, StartedDrivers
 from flinkish.storage.stored_file import StoredFile
 
@@ -123,6 +124,8 @@ SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
     (StoredTimers({"1/0": 5}), ()),
     (StoredReached([(2, Reached()), (3, Reached({"a": {"b": 1}}, {}))]), ()),
     (WorkerProgress(1, 3, 500, ()), (HEX,)),
+    (SampleRequest(HEX, 100, 50, 60_000, 100), ()),
+    (StackSamples(HEX, 5, (SampledStack(1, 0, True, 7, ("shop.main:3", "shop.Total.map:17")),)), (HEX,)),
     (
         Manifest(
             RUN,

@@ -101,6 +101,49 @@ CANCEL_ENABLE: ConfigOption[bool] = (
     .with_description("Whether jobs can be cancelled in the Web UI.")
 )
 
+FLAMEGRAPH_ENABLED: ConfigOption[bool] = (
+    ConfigOptions.key("rest.flamegraph.enabled")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "Whether flame graphs can be asked for, in Flink's Web UI too: the Python stacks of tasks are sampled while "
+        "somebody looks at one. They name functions and lines of the program."
+    )
+)
+
+FLAMEGRAPH_NUM_SAMPLES: ConfigOption[int] = (
+    ConfigOptions.key("rest.flamegraph.num-samples")
+    .int_type()
+    .default_value(100)
+    .with_lowest(1)
+    .with_description("The number of stacks that each Python worker takes for a flame graph.")
+)
+
+FLAMEGRAPH_DELAY: ConfigOption[Duration] = (
+    ConfigOptions.key("rest.flamegraph.delay-between-samples")
+    .duration_type()
+    .default_value(Duration.of_millis(50))
+    .with_description("The time between two of these stacks.")
+)
+
+FLAMEGRAPH_REFRESH_INTERVAL: ConfigOption[Duration] = (
+    ConfigOptions.key("rest.flamegraph.refresh-interval")
+    .duration_type()
+    .default_value(Duration.of_minutes(1))
+    .with_description(
+        "The least time between two samplings of a job for flame graphs (at least a second). Workers whose tasks run "
+        "seldom have as long to take their stacks."
+    )
+)
+
+FLAMEGRAPH_STACK_DEPTH: ConfigOption[int] = (
+    ConfigOptions.key("rest.flamegraph.stack-depth")
+    .int_type()
+    .default_value(100)
+    .with_lowest(1)
+    .with_description("The most frames of a stack, counted from the innermost.")
+)
+
 SSL_ENABLED: ConfigOption[bool] = (
     ConfigOptions.key("security.ssl.rest.enabled")
     .boolean_type()

@@ -95,8 +95,11 @@ class RatesDescription:
     records_out: float = 0.0
     bytes_in: float = 0.0
     bytes_out: float = 0.0
-    #: milliseconds of work per second, at most 1000
+    #: milliseconds per second in which it has worked, in which it was held back while it had more to do, and in which
+    #: it had nothing to do; 1000 together while it runs
     busy_ms: float = 0.0
+    backpressured_ms: float = 0.0
+    idle_ms: float = 0.0
 
 
 NO_RATES = RatesDescription()
@@ -111,8 +114,10 @@ class TaskFigures:
     #: size of the buffers that came from other vertices, and of those sent to them
     bytes_in: int = 0
     bytes_out: int = 0
-    #: time of work on its epochs
+    #: time of work on its epochs, and time in which it was held back while it had more to do
+    #: (``jobmanager/back_pressure.py``)
     busy_ms: float = 0.0
+    backpressured_ms: float = 0.0
     watermark_ms: int | None = None
     #: size of the state when it was last written
     state_bytes: int = 0
@@ -125,14 +130,15 @@ class TaskFigures:
     #: opened, and the rate of a meter, ``<name>.rate``, is per second of its time span
     metrics: dict[str, float] = field(default_factory=dict)
 
-    def plus(self, report: TaskReport, epoch: int) -> TaskFigures:
+    def plus(self, report: TaskReport, epoch: int, backpressured_ms: float = 0.0) -> TaskFigures:
         """The figures with those of one more epoch."""
         return TaskFigures(
             records_in=self.records_in + report.records_in,
             records_out=self.records_out + report.records_out,
             bytes_in=self.bytes_in + report.bytes_in,
             bytes_out=self.bytes_out + report.bytes_out,
-            busy_ms=round(self.busy_ms + report.work_ms, 3),
+            busy_ms=round(self.busy_ms + report.busy_ms, 3),
+            backpressured_ms=round(self.backpressured_ms + backpressured_ms, 3),
             watermark_ms=self.watermark_ms if report.watermark_ms is None else report.watermark_ms,
             # 0: the state has not changed
             state_bytes=report.state_bytes or self.state_bytes,
@@ -287,6 +293,9 @@ class EpochDescription:
     #: size of the buffers between its tasks
     bytes: int
     watermark_ms: int | None = None
+    #: from the commit of the epoch before until its tasks have begun: waiting for data or the interval, and planning;
+    #: None: there was none before it in this run of the query, or an earlier one has prepared it
+    plan_ms: int | None = None
 
 
 @dataclass(frozen=True)

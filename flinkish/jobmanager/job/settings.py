@@ -13,7 +13,7 @@ from enum import Enum
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.memory import areas_of
-from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, memory, state
+from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, memory, rest, state
 from flinkish.common.time import Duration
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.runtime.job.deployment import JobSettings
@@ -172,6 +172,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,
         slow_call_warning_ms=_ms(configuration.get(flinkish.TASK_SLOW_CALL_WARNING)),
+        flame_graphs=configuration.get(rest.FLAMEGRAPH_ENABLED),
         names_records=configuration.get(flinkish.ERRORS_RECORDS) == "on",
         state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),
         share_functions=configuration.get(flinkish.MINICLUSTER_SHARE_FUNCTIONS),

@@ -110,13 +110,16 @@ function showWarnings(job) {
   section.replaceChildren(...job.warnings.map((text) => element("p", { class: "busy" }, text)));
 }
 
-function busyOf(vertex) {
-  const found = vertex.subtasks.map((subtask) => (subtask.current.rates || {}).busy_ms || 0);
+// the largest share of a second that a subtask spends so: busy_ms, backpressured_ms
+function shareOf(vertex, field) {
+  const found = vertex.subtasks.map((subtask) => (subtask.current.rates || {})[field] || 0);
   return found.length ? Math.min(1, Math.max(...found) / 1000) : 0;
 }
 
+const percent = (share) => `${Math.round(share * 100)} %`;
+
 function showGraph(job) {
-  const width = 210, height = 74, gapX = 110, gapY = 18;
+  const width = 210, height = 80, gapX = 110, gapY = 18;
   const rows = {}, at = {};
   for (const vertex of job.vertices) {
     const row = rows[vertex.level] = (rows[vertex.level] || 0) + 1;
@@ -142,15 +145,17 @@ function showGraph(job) {
     }
   }
   for (const vertex of job.vertices) {
-    const [x, y] = at[vertex.id], busy = busyOf(vertex);
+    const [x, y] = at[vertex.id], busy = shareOf(vertex, "busy_ms"), held = shareOf(vertex, "backpressured_ms");
     const short = (text, length) => text.length > length ? text.slice(0, length - 1) + "…" : text;
     drawn.push(svg("g", { transform: `translate(${x},${y})` },
       svg("title", {}, `${vertex.name}\nuid ${vertex.uid}\n${vertex.operators.map((one) => one.name).join("\n")}`),
       svg("rect", { class: "box", width, height, rx: 5 }),
       svg("rect", { width: Math.max(0, width * busy), height: 5, rx: 2, fill: busy > 0.8 ? "var(--bad)" : busy > 0.5 ? "var(--busy)" : "var(--good)" }),
+      svg("rect", { x: width * busy, width: Math.max(0, width * Math.min(held, 1 - busy)), height: 5, rx: 2, fill: "var(--held)" }),
       svg("text", { x: 8, y: 22, "font-weight": 600 }, short(vertex.name, 30)),
-      svg("text", { x: 8, y: 40, class: "dim" }, `${vertex.parallelism} × ${vertex.state.toLowerCase()}, busy ${Math.round(busy * 100)} %`),
-      svg("text", { x: 8, y: 58 }, `${number(vertex.records_in)} in, ${number(vertex.records_out)} out`)));
+      svg("text", { x: 8, y: 40, class: "dim" }, `${vertex.parallelism} × ${vertex.state.toLowerCase()}, busy ${percent(busy)}`),
+      svg("text", { x: 8, y: 54, class: "dim" }, held > 0.1 ? `back-pressured ${percent(held)}` : ""),
+      svg("text", { x: 8, y: 70 }, `${number(vertex.records_in)} in, ${number(vertex.records_out)} out`)));
   }
   const w = levels * (width + gapX) - gapX, h = most * (height + gapY) - gapY;
   place("graph", svg("svg", { width: w + 2, height: h + 2, viewBox: `-1 -1 ${w + 2} ${h + 2}`, role: "img", "aria-label": "job graph" }, ...drawn),
@@ -170,7 +175,8 @@ function showEpochs(job) {
       return svg("rect", { x: index * step, y, width: step - 1, height: part, fill: colour });
     });
     const text = `epoch ${epoch.epoch}, ${time(epoch.time_ms)}: ${span(epoch.duration_ms)}, `
-      + `${number(epoch.records_in)} in, ${number(epoch.records_out)} out, ${bytes(epoch.bytes)}`;
+      + `${number(epoch.records_in)} in, ${number(epoch.records_out)} out, ${bytes(epoch.bytes)}`
+      + (epoch.plan_ms === null || epoch.plan_ms === undefined ? "" : `; waited for and planned for ${span(epoch.plan_ms)} before`);
     return svg("g", {}, svg("title", {}, text), ...parts);
   });
   place("epochs", svg("svg", { width: Math.max(1, epochs.length) * step, height: height + 2, role: "img", "aria-label": "duration of the last epochs" }, ...bars),

@@ -35,6 +35,9 @@ class _OneJob:
         """The job alone."""
         return JobManagerDescription(self.job.driver, self.version, (self.job,))
 
+    def stack_samples(self, job_id: str) -> None:
+        """None: no job runs here."""
+
     def reach(self, task_manager: str) -> ReachableTaskManager:
         """An archive reaches nobody."""
         raise FinalOperationError(f"No TaskExecutor registered under {task_manager}")

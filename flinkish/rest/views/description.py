@@ -39,6 +39,7 @@ def _outstanding(vertex: VertexDescription) -> list[SubtaskDescription]:
     by_matter = (
         nlargest(MOST_SUBTASKS, vertex.subtasks, key=behind),
         nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: subtask.current.rates.busy_ms),
+        nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: subtask.current.rates.backpressured_ms),
         nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: subtask.current.state_bytes),
         [subtask for subtask in vertex.subtasks if subtask.current.slow_call is not None][:MOST_SUBTASKS],
     )

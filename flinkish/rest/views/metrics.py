@@ -20,7 +20,16 @@ from flinkish.jobmanager.job.description import (
 from flinkish.rest.route import Asked, BadRequestError, Route
 from flinkish.rest.views.checkpoints import state_size
 from flinkish.rest.views.driver import process_metrics
-from flinkish.rest.views.shapes import ENDED, Json, idle_ms, job_of, subtask_of, text_of, vertex_of
+from flinkish.rest.views.shapes import (
+    ENDED,
+    Json,
+    back_pressure_level,
+    idle_ms,
+    job_of,
+    subtask_of,
+    text_of,
+    vertex_of,
+)
 from flinkish.rest.views.task_managers import metrics_of, task_manager_named, task_managers_of
 
 Metrics = dict[str, Any]
@@ -85,12 +94,12 @@ def task_metrics(vertex: VertexDescription, execution: ExecutionDescription) -> 
         "numBytesInPerSecond": rates.bytes_in,
         "numBytesOutPerSecond": rates.bytes_out,
         "busyTimeMsPerSecond": rates.busy_ms,
-        "idleTimeMsPerSecond": 1000.0 - rates.busy_ms if execution.state == "RUNNING" else 0.0,
-        "backPressuredTimeMsPerSecond": 0.0,
+        "idleTimeMsPerSecond": rates.idle_ms,
+        "backPressuredTimeMsPerSecond": rates.backpressured_ms,
         "accumulateBusyTimeMs": execution.busy_ms,
         "accumulateIdleTimeMs": idle_ms(execution),
-        "accumulateBackPressuredTimeMs": 0,
-        "isBackPressured": False,
+        "accumulateBackPressuredTimeMs": int(execution.backpressured_ms),
+        "isBackPressured": back_pressure_level(rates.backpressured_ms) != "ok",
         "stateSize": execution.state_bytes,
     }
     if vertex.level > 0:

@@ -132,7 +132,16 @@ def counted(states: Iterable[str], all_states: Iterable[str] = TASK_STATES) -> d
 
 def idle_ms(execution: ExecutionDescription) -> int:
     """How long an execution was RUNNING and had nothing to do."""
-    return max(execution.durations_ms.get("RUNNING", 0) - int(execution.busy_ms), 0)
+    return max(execution.durations_ms.get("RUNNING", 0) - int(execution.busy_ms + execution.backpressured_ms), 0)
+
+
+def back_pressure_level(backpressured_ms: float) -> str:
+    """Flink's level of back pressure, from the milliseconds per second in which a subtask was held back.
+
+    >>> [back_pressure_level(ms) for ms in (100, 101, 500, 501)]
+    ['ok', 'low', 'low', 'high']
+    """
+    return "ok" if backpressured_ms <= 100 else "low" if backpressured_ms <= 500 else "high"
 
 
 def io_metrics(executions: Sequence[ExecutionDescription]) -> Json:
@@ -142,6 +151,7 @@ def io_metrics(executions: Sequence[ExecutionDescription]) -> Json:
         sum([one.bytes_out for one in executions]),
         sum([one.records_in for one in executions]),
         sum([one.records_out for one in executions]),
+        sum([int(one.backpressured_ms) for one in executions]),
         sum(map(idle_ms, executions)),
         float(sum([one.busy_ms for one in executions])),
     )
@@ -149,10 +159,12 @@ def io_metrics(executions: Sequence[ExecutionDescription]) -> Json:
 
 def io_metrics_of(one: ExecutionDescription) -> Json:
     """Flink's IOMetricsInfo of one execution."""
-    return _io_metrics(one.bytes_in, one.bytes_out, one.records_in, one.records_out, idle_ms(one), float(one.busy_ms))
+    return io_metrics((one,))
 
 
-def _io_metrics(bytes_in: int, bytes_out: int, records_in: int, records_out: int, idle: int, busy: float) -> Json:
+def _io_metrics(
+    bytes_in: int, bytes_out: int, records_in: int, records_out: int, held_back: int, idle: int, busy: float
+) -> Json:
     return {
         "read-bytes": bytes_in,
         "read-bytes-complete": True,
@@ -162,7 +174,7 @@ def _io_metrics(bytes_in: int, bytes_out: int, records_in: int, records_out: int
         "read-records-complete": True,
         "write-records": records_out,
         "write-records-complete": True,
-        "accumulated-backpressured-time": 0,
+        "accumulated-backpressured-time": held_back,
         "accumulated-idle-time": idle,
         "accumulated-busy-time": busy,
     }
@@ -220,7 +232,7 @@ def aggregated(executions: Sequence[ExecutionDescription]) -> Json:
         "write-bytes": [one.bytes_out for one in executions],
         "read-records": [one.records_in for one in executions],
         "write-records": [one.records_out for one in executions],
-        "accumulated-backpressured-time": [0 for _ in executions],
+        "accumulated-backpressured-time": [one.backpressured_ms for one in executions],
         "accumulated-idle-time": [idle_ms(one) for one in executions],
         "accumulated-busy-time": [one.busy_ms for one in executions],
     }

@@ -12,11 +12,13 @@ from flinkish.jobmanager.job.description import (
     VertexDescription,
 )
 from flinkish.jobmanager.job.lifecycle import aggregated_state
-from flinkish.rest.route import Asked, NotFoundError, Route
+from flinkish.rest.route import Asked, BadRequestError, NotFoundError, Route
 from flinkish.rest.views.shapes import (
+    ENDED,
     TASK_STATES,
     Json,
     aggregated,
+    back_pressure_level,
     counted,
     host_of,
     io_metrics,
@@ -125,40 +127,75 @@ def _attempt_of(asked: Asked, one: SubtaskDescription) -> ExecutionDescription:
 
 # ---------------------------------------------------------------------- back pressure and flame graph
 
-#: The level of back pressure.
-_OK = "ok"
-
 
 def back_pressure(asked: Asked) -> Json:
-    """``/jobs/:jobid/vertices/:vertexid/backpressure``: the share of the last minute in which each subtask was busy. A
-    micro-batch is never held back by the one behind it, so there is no back pressure."""
+    """``/jobs/:jobid/vertices/:vertexid/backpressure``: the shares of the last minute in which each subtask was busy,
+    held back, or idle (``jobmanager/back_pressure.py``)."""
     _, vertex = vertex_of(asked)
+    level = back_pressure_level(max((one.current.rates.backpressured_ms for one in vertex.subtasks), default=0.0))
     return {
-        "status": _OK,
-        "backpressureLevel": _OK,
-        "backpressure-level": _OK,
+        "status": "ok",
+        "backpressureLevel": level,
+        "backpressure-level": level,
         "end-timestamp": asked.now_ms,
         "subtasks": [_pressure(one) for one in vertex.subtasks],
     }
 
 
 def _pressure(one: SubtaskDescription) -> Json:
-    busy = one.current.rates.busy_ms / 1000
+    rates = one.current.rates
+    level = back_pressure_level(rates.backpressured_ms)
     return {
         "subtask": one.subtask,
         "attempt-number": one.current.attempt,
-        "backpressureLevel": _OK,
-        "backpressure-level": _OK,
-        "ratio": 0.0,
-        "idleRatio": 1.0 - busy,
-        "busyRatio": busy,
+        "backpressureLevel": level,
+        "backpressure-level": level,
+        "ratio": rates.backpressured_ms / 1000,
+        "idleRatio": rates.idle_ms / 1000,
+        "busyRatio": rates.busy_ms / 1000,
     }
 
 
+#: What Flink answers in the place of the time of a flame graph where there is none.
+_ENDED, _SWITCHED_OFF, _WAITING = -1, -2, -3
+
+#: Type of a flame graph -> the stacks that are in it: of threads that were on the CPU, or were not. Those of which that
+#: is not known are in the full one alone.
+_ON_CPU = {"full": (True, False, None), "on_cpu": (True,), "off_cpu": (False,)}
+
+
 def flame_graph(asked: Asked) -> Json:
-    """``/jobs/:jobid/vertices/:vertexid/flamegraph``, as Flink answers where it is switched off."""
-    vertex_of(asked)
-    return {"endTimestamp": -2}
+    """``/jobs/:jobid/vertices/:vertexid/flamegraph?type=&subtaskindex=``: the stacks of a vertex or of one of its
+    subtasks, which are sampled because of this question."""
+    _, vertex = vertex_of(asked)
+    kind = asked.query.get("type", "full").lower()
+    if kind not in _ON_CPU:
+        raise BadRequestError(f"The type '{asked.query['type']}' of a flame graph is none of {', '.join(_ON_CPU)}.")
+    subtask = asked.query.get("subtaskindex")
+    if subtask is not None and subtask not in {str(one.subtask) for one in vertex.subtasks}:
+        raise NotFoundError(f"Invalid subtask index {subtask} for vertex {vertex.job_vertex_id}")
+    if vertex.state in ENDED:
+        return {"endTimestamp": _ENDED}
+    samples = asked.jobs.stack_samples(asked.path["job"])
+    if samples is None:
+        return {"endTimestamp": _SWITCHED_OFF}
+    if not samples.stacks:
+        return {"endTimestamp": _WAITING}
+    root: Json = {"name": "root", "value": 0, "children": {}}
+    for stack in samples.stacks:
+        if stack.vertex != vertex.id or stack.on_cpu not in _ON_CPU[kind] or subtask not in (None, str(stack.subtask)):
+            continue
+        node = root
+        node["value"] += stack.count
+        for frame in stack.frames:
+            node = node["children"].setdefault(frame, {"name": frame, "value": 0, "children": {}})
+            node["value"] += stack.count
+    return {"endTimestamp": samples.end_ms, "data": _with_lists(root)}
+
+
+def _with_lists(node: Json) -> Json:
+    """The node of a flame graph, with a list of those above it."""
+    return {**node, "children": [_with_lists(child) for child in node["children"].values()]}
 
 
 # ---------------------------------------------------------------------- accumulators

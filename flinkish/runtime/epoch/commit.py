@@ -7,6 +7,7 @@ whose outcome is unknown, is repeated with the same content.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +45,8 @@ class CommitReport:
     sink: int
     subtask: int
     records: int
+    #: how long the sink has taken, in ms
+    ms: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class EpochCommit:
         assert isinstance(sink.sink, WriterSink)
         context = self.context(sink, subtask)
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=subtask, epoch=self.epoch)
+        begun_s = time.monotonic()
         _fence_of_commits.check(self.fence, self.job.job_id, self.job.attempt, self.epoch)
         try:
             records = _committed(
@@ -79,7 +83,7 @@ class EpochCommit:
         except failures_of_user_code() as error:
             raise commit_failure(error, f"sink '{sink.name}' ({subtask + 1}/{sink.parallelism})", self.epoch) from error
         passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=subtask, epoch=self.epoch)
-        return CommitReport(sink.id, subtask, records)
+        return CommitReport(sink.id, subtask, records, round((time.monotonic() - begun_s) * 1000, 3))
 
     def with_payload(self, data: bytes) -> bytes:
         """The same buffer with its committables as payload, read from their file if they lie in one."""

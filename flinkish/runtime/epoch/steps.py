@@ -30,6 +30,7 @@ from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.alignment import Reached, reached_in
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
+from flinkish.runtime.sources.memory_bound import WorkersMemory
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.sizer import EpochTimes, sizes_epochs, work_of
 from flinkish.runtime.sources.split_list import SegmentStore
@@ -147,10 +148,17 @@ def sum_up(
     job: JobDescriptor, epoch: int, time_ms: int, tasks: Iterable[TaskReport], commits: Iterable[CommitReport]
 ) -> EpochReport:
     """Sum up the reports of an epoch's tasks and commits."""
-    all_tasks = tuple(tasks)
     sink_records: dict[str, int] = {sink.uid: 0 for sink in job.sinks}
+    vertices = {operator.sink: vertex.id for vertex in job.vertices for operator in vertex.operators}
+    commit_ms: dict[tuple[int, int], float] = {}
     for commit in commits:
         sink_records[job.sink(commit.sink).uid] += commit.records
+        task_id = vertices[commit.sink], commit.subtask
+        commit_ms[task_id] = commit_ms.get(task_id, 0.0) + commit.ms
+    all_tasks = tuple(
+        replace(task, commit_ms=ms) if (ms := commit_ms.pop((task.vertex, task.subtask), 0.0)) else task
+        for task in tasks
+    )
     sources = {vertex.id for vertex in job.vertices if vertex.source is not None}
     read_by_splits = {vertex.id for vertex in job.vertices if isinstance(vertex.source, SplitSource)}
     watermarks = [
@@ -184,6 +192,9 @@ def sources_have_ended(job: JobDescriptor, tasks: Sequence[TaskReport]) -> bool:
 
 _log = logging.getLogger("flinkish.JobMaster")
 
+#: id of a job -> the memory of those who run its tasks, as far as this process knows
+_memory: dict[str, WorkersMemory] = {}
+
 #: How long the end of an attempt waits for the last acknowledgement, in seconds.
 _LAST_S = 5.0
 
@@ -215,7 +226,8 @@ class EpochSteps(ABC):
         ended_s = time.monotonic()
         if sized:
             work_ms = work_of(self.job, report.tasks)
-            self._keep_times(EpochTimes(_ms(ended_s - begun_s), _ms(ended_s - prepared_s), work_ms))
+            memory = _memory.setdefault(self.job.job_id, WorkersMemory()).after(report.tasks)
+            self._keep_times(EpochTimes(_ms(ended_s - begun_s), _ms(ended_s - prepared_s), work_ms, memory))
         return replace(
             report,
             duration_ms=round((ended_s - begun_s) * 1000),

@@ -210,6 +210,8 @@ class JobSettings:
     state_packages: tuple[str, ...] = ()
     #: time after which a call of a function that has not returned is named; 0: never
     slow_call_warning_ms: int = 30_000
+    #: workers look whether stacks of their tasks are asked for
+    flame_graphs: bool = False
     #: errors and warnings name the record and the key that user code was called with
     names_records: bool = True
     #: in the minicluster: operators and subtasks call the very functions of the program, and share what these capture

@@ -60,7 +60,7 @@ class TaskPlace:
 
 
 #: What reports had not at first.
-_LATER = frozenset({"bytes_in", "bytes_out", "process"})
+_LATER = frozenset({"bytes_in", "bytes_out", "process", "input_wait_ms", "output_wait_ms", "commit_ms"})
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,11 @@ class TaskReport:
     silent_splits: dict[str, int] = field(default_factory=dict)
     #: how long the task has worked on the epoch, in ms: from its first record to the barrier, without `open`
     work_ms: float = 0.0
+    #: the parts of that time in which it has waited for input from Spark's JVM, and for the JVM to take output
+    input_wait_ms: float = 0.0
+    output_wait_ms: float = 0.0
+    #: how long sinks have committed what the task has written; the tasks do not know it yet
+    commit_ms: float = 0.0
     #: size of the buffers from other vertices, and of those for them
     bytes_in: int = 0
     bytes_out: int = 0
@@ -130,6 +135,11 @@ class TaskReport:
     def __getstate__(self) -> dict[str, Any]:
         """What is stored of a report, without what is empty and was not there at first: the default says it."""
         return {name: value for name, value in self.__dict__.items() if value or name not in _LATER}
+
+    @property
+    def busy_ms(self) -> float:
+        """How long the subtask was busy with the epoch: its task with records, and its sinks with their commit."""
+        return max(self.work_ms - self.input_wait_ms - self.output_wait_ms, 0.0) + self.commit_ms
 
     def encode(self) -> bytes:
         """Encode the report for the way to the driver."""

@@ -15,6 +15,7 @@ records cost: microseconds, or the seconds of a model or an HTTP call. What they
 The first epoch of all reads one record per subtask, because one may take minutes. It tells how long the next one may
 be, which has a thousand records per subtask at most: the first records of a program are often not like the others.
 From there an epoch has at most sixteen times as many records as the one before. Nothing limits how fast epochs shrink.
+Where memory is scarce, epochs are smaller than their time permits (`memory_bound.py`).
 Of sixteen epochs that cannot be smaller, one has two records per subtask, to see whether it is the records that take so
 long.
 
@@ -23,12 +24,14 @@ Results must not depend on any of this: a replay reads what the offset in the qu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from flinkish.core.source import SplitSource
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskReport
+from flinkish.runtime.sources.memory_bound import MemoryBound
+from flinkish.storage.sealed import optional
 
 #: The most records per subtask that an epoch may have after one that had fewer than that.
 SOON = 1_000
@@ -62,11 +65,13 @@ class EpochTimes:
         commit_ms: the part of it in which sinks have committed.
         work_ms: source uid -> how long the tasks of the source, and those of the vertices behind it, have worked on the
             epoch.
+        memory: the share of memory, from 0 to 1, that was in use where there was least left; 0: it is not known.
     """
 
     duration_ms: float
     commit_ms: float
     work_ms: dict[str, float]
+    memory: float = optional(0.0)
 
 
 def sizes_epochs(job: JobDescriptor) -> bool:
@@ -77,22 +82,22 @@ def sizes_epochs(job: JobDescriptor) -> bool:
 def work_of(job: JobDescriptor, tasks: Sequence[TaskReport]) -> dict[str, float]:
     """`EpochTimes.work_ms`, from the reports of an epoch's tasks: vertices of one level work at the same time, levels
     one after the other. Subtasks that share a worker work one after the other, too."""
-    took_ms = {vertex.id: _took_ms([task for task in tasks if task.vertex == vertex.id]) for vertex in job.vertices}
+    took = {vertex.id: took_ms(task for task in tasks if task.vertex == vertex.id) for vertex in job.vertices}
     found = {}
     for source in job.vertices:
         if not isinstance(source.source, SplitSource):
             continue
-        behind, levels = {source.id}, {0: took_ms[source.id]}
+        behind, levels = {source.id}, {0: took[source.id]}
         for vertex in sorted(job.vertices, key=lambda one: one.level):
             if not behind.isdisjoint(one.vertex for one in vertex.inputs):
                 behind.add(vertex.id)
-                levels[vertex.level] = max(took_ms[vertex.id], levels.get(vertex.level, 0.0))
+                levels[vertex.level] = max(took[vertex.id], levels.get(vertex.level, 0.0))
         found[source.head.uid] = round(sum(levels.values()), 1)
     return found
 
 
-def _took_ms(tasks: Sequence[TaskReport]) -> float:
-    """How long the busiest worker has worked on the tasks of a vertex."""
+def took_ms(tasks: Iterable[TaskReport]) -> float:
+    """How long the busiest worker has worked on these tasks, such as those of a vertex."""
     workers: dict[str, float] = {}
     for task in tasks:
         workers[task.worker] = workers.get(task.worker, 0.0) + task.work_ms
@@ -113,6 +118,7 @@ class EpochSize:
         other_work_ms: how long its tasks and its commit have taken.
         empty_work_ms: how long tasks and commit of an epoch take that reads nothing.
         smallest: how many of the last epochs could not be smaller, or were only to show whether that was so.
+        memory: what is known of the memory.
     """
 
     limits: dict[str, int]
@@ -124,6 +130,7 @@ class EpochSize:
     other_work_ms: float = 0.0
     empty_work_ms: float = 0.0
     smallest: int = 0
+    memory: MemoryBound = MemoryBound()
 
 
 @dataclass(frozen=True)
@@ -172,16 +179,26 @@ class EpochSizer:
         else:
             # the time in which workers start says nothing about later epochs
             factor = self._target_ms / work_ms
+        memory, most = size.memory.after(times.memory, sum(read.values()))
         for uid, records in read.items():
             one = self._sources[uid]
             wanted = records * factor * slowest_ms / work[uid]
             soonest = max(GROWTH * records, SOON * one.floor)
+            if most is not None:
+                # of those who have read little, nobody knows how much a record needs
+                soonest = min(soonest, max(most * records, SOON * one.floor if most > 1 else 0))
             limits[uid] = int(min(max(min(wanted, soonest), one.floor), one.most))
         smallest = size.smallest + 1 if all(limits[uid] <= self._sources[uid].floor for uid in read) else 0
         if smallest % _TRIAL_EVERY == 1:
             # nothing has shown yet that it is the records that take so long; an epoch of twice the size does
             limits.update({uid: min(2 * self._sources[uid].floor, self._sources[uid].most) for uid in read})
-        return replace(known, last_records=sum(read.values()), last_rest_ms=round(rest_ms, 1), smallest=smallest)
+        return replace(
+            known,
+            last_records=sum(read.values()),
+            last_rest_ms=round(rest_ms, 1),
+            smallest=smallest,
+            memory=memory,
+        )
 
     def _factor(self, work_ms: float, rest_ms: float, overhead_ms: float, empty_work_ms: float) -> float:
         """How many times as many records the next epoch is to have as the last one."""

@@ -36,6 +36,7 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.failure import ITERATORS, OWN_ROOT, input_and_key, left_of, operator_of, record_in_work
 from flinkish.runtime.job.operator import StreamOperator
 from flinkish.runtime.job.report import TaskPlace
+from flinkish.runtime.task.stack_samples import SampleBoard, SampledThread, SampleFiles, StackSampler
 from flinkish.storage.paths import FileKind, check_below, is_local, local_path, make_private
 from flinkish.storage.stored_file import StoredFile
 from flinkish.storage.stores import storage_of
@@ -268,6 +269,7 @@ class ProgressReporter:
         every_s: time between two publications; an epoch that is shorter is never published.
         clock: gives the time in seconds.
         note: is given the name of each task that begins to run, and "" when it has ended.
+        board: where stacks of the tasks may be asked for; None: nobody asks.
     """
 
     def __init__(
@@ -277,8 +279,10 @@ class ProgressReporter:
         every_s: float = LOOK_S,
         clock: Callable[[], float] = time.monotonic,
         note: Callable[[str], None] = lambda task: None,
+        board: SampleBoard | None = None,
     ) -> None:
         self._note = note
+        self._sampler = None if board is None else StackSampler(board, self._thread_of_task, every_s)
         self._job = job
         self._publish = publish
         self._every_s = every_s
@@ -327,11 +331,20 @@ class ProgressReporter:
         while True:
             time.sleep(wait_s)
             self.look()
+            if self._sampler is not None:
+                self._sampler.look()
             with self._lock:
                 idle_s = 0.0 if self._running is not None else idle_s + wait_s
                 if idle_s >= IDLE_S:
                     self._thread = None
                     return
+
+    @contextmanager
+    def _thread_of_task(self) -> Iterator[SampledThread | None]:
+        """The thread that runs a task, which does not end while the block runs; None: no task runs."""
+        with self._lock:
+            run = self._running
+            yield None if run is None else SampledThread(run.task.vertex.id, run.task.subtask, run.thread)
 
     def give_up(self) -> None:
         """Have the task that runs, if any, end with the record in work and fail with `EpochTimeoutError`. To be called
@@ -399,8 +412,8 @@ class ProgressReporter:
 
 def reporter_to_files(job: JobDescriptor, query: str) -> ProgressReporter:
     """What reports the progress of the tasks of a worker by a file in the directory of the query."""
-    files = ProgressFiles(query)
-    return ProgressReporter(job, files.write, interval_s(query), note=files.note)
+    files, board = ProgressFiles(query), SampleFiles(query) if job.settings.flame_graphs else None
+    return ProgressReporter(job, files.write, interval_s(query), note=files.note, board=board)
 
 
 def watched(reporter: ProgressReporter | None, task: Task, stamp: EpochStamp) -> AbstractContextManager[None]:

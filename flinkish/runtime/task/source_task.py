@@ -158,6 +158,7 @@ class SourceTask(Task):
         enter(self.log)
         self.open()
         self._begun_s = time.monotonic()
+        stamp.waits.restart()
         known = self._decoded(given.states) if self._keeps_watermarks else {}
         self.chain.begin(stamp.epoch, stamp.time_ms, MIN_TIMESTAMP_MS, {}, known)
         self._sink_sequence, self._part, self._origin = 0, given.part, origin_name(self.vertex.id, str(self.subtask))

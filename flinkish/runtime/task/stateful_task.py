@@ -337,6 +337,7 @@ class StatefulTask(Task, TaskLife):
             self._opened = True
             self.chain.open(header.epoch if header.epoch >= 0 else None, self.job.restored)
         self._begun_s = time.monotonic()
+        share.stamp.waits.restart()
         self._origin, self._part, self._sink_sequence = origin_name(self.vertex.id, self.subtask), 0, 0
         self._time_ms = share.stamp.time_ms
         self.chain.begin(share.stamp.epoch, share.stamp.time_ms, header.watermark_ms, header.saved)

@@ -7,10 +7,10 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkish.errors import EpochTimeoutError, IllegalTransitionError
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, EpochInfo, encode
@@ -40,13 +40,46 @@ CLEAN_UP_EPOCHS = 8
 TaskId = tuple[int, int]
 
 
+_Item = TypeVar("_Item")
+
+
+@dataclass
+class Waits:
+    """How long a task has waited in an epoch, in seconds: for input that Spark's JVM has to bring, and for the JVM to
+    take output. It is looked at the clock once per frame or batch, never per record."""
+
+    input_s: float = 0.0
+    output_s: float = 0.0
+
+    def restart(self) -> None:
+        """Forget what was waited before the work on the epoch has begun."""
+        self.input_s = self.output_s = 0.0
+
+    def for_input(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """The items; it is an input wait until each of them is there."""
+        iterator, begun_s = iter(items), time.monotonic()
+        for item in iterator:
+            self.input_s += time.monotonic() - begun_s
+            yield item
+            begun_s = time.monotonic()
+        self.input_s += time.monotonic() - begun_s
+
+    def for_output(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """The items; it is an output wait until each of them is taken, and the next one is asked for."""
+        for item in items:
+            begun_s = time.monotonic()
+            yield item
+            self.output_s += time.monotonic() - begun_s
+
+
 @dataclass(frozen=True)
 class EpochStamp:
-    """The number and the processing time of an epoch, and the place where its task runs."""
+    """The number and the processing time of an epoch, the place where its task runs, and what it waits for there."""
 
     epoch: int
     time_ms: int
     place: TaskPlace | None = None
+    waits: Waits = field(default_factory=Waits, compare=False)
 
 
 @dataclass(frozen=True)
@@ -200,6 +233,8 @@ class Task:
             "log": self.log.take(),
             "event_time_ms": self._event_time_ms(),
             "work_ms": round((time.monotonic() - self._begun_s) * 1000, 3),
+            "input_wait_ms": round(stamp.waits.input_s * 1000, 3),
+            "output_wait_ms": round(stamp.waits.output_s * 1000, 3),
             **self._take_bytes(),
         }
 

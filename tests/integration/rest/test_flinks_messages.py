@@ -13,6 +13,7 @@ import pytest
 from flinkish.jobmanager.job.description import JobDescription
 from flinkish.rest.route import Text
 from flinkish.rest.views import ROUTES
+from flinkish.runtime.task.stack_samples import SampledStack, StackSamples
 from tests.support import described_jobs as jobs
 from tests.support.ivy import Coordinate, JarSet, JarsNotResolved, java_executable, resolve_jars
 
@@ -64,6 +65,12 @@ _ALIASES = {"backpressure-level"}
 
 #: What Flink reads as a Java object, and writes in other bytes.
 _OBJECTS = {"serialized-throwable"}
+
+
+#: What the flame graphs of all jobs are made of.
+STACKS = StackSamples(
+    "ab", 1_700_000_000_000, tuple(SampledStack(vertex, 0, True, 3, ("main:1", "map:2")) for vertex in range(2))
+)
 
 
 def template(path: str) -> str:
@@ -134,7 +141,7 @@ class Messages:
                         continue
                     seen.add(key)
                     try:
-                        answer = jobs.ask(all_jobs, path, **query)
+                        answer = jobs.ask(all_jobs, path, jobs.NOW_MS, STACKS, **query)
                     except Exception as error:
                         if type(error).__name__ != "NotFoundError":
                             raise

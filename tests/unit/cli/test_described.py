@@ -95,7 +95,7 @@ def test_a_vertex_is_a_row_with_the_rates_of_all_its_subtasks_and_the_busiest_on
     row = line_with(text(running()), "Source: clicks -> Sink: files")
     assert row == [
         *("Source: clicks -> Sink: files", "RUNNING", "2", "90,000", "88,000", "30", "10"),
-        *("25 %", "3.0 MiB", "none"),
+        *("25 %", "0 %", "3.0 MiB", "none"),
     ]
 
 

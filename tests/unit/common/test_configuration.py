@@ -165,7 +165,7 @@ def test_each_key_of_flink_has_an_effect_or_a_reason_why_it_has_none():
         ("s3.access-key", "spark.hadoop.fs"),
         ("env.java.opts.all", "spark.executor.extraJavaOptions"),
         ("table.exec.state.ttl", "there is no Table API"),
-        ("rest.flamegraph.enabled", "Spark takes the place of Flink's cluster"),
+        ("rest.flamegraph.cleanup-interval", "Spark takes the place of Flink's cluster"),
     ],
 )
 def test_the_reason_says_what_takes_the_place_of_a_key(key, why):

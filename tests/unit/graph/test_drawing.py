@@ -115,6 +115,15 @@ def test_a_bar_shows_how_busy_a_vertex_is(busy: float, kind: str, width: float) 
     assert float(bar.attrib["width"]) == pytest.approx(rectangles(drawing)[0][2] * width, abs=0.1)
 
 
+@pytest.mark.parametrize(("busy", "held", "width"), [(0.2, 0.5, 0.5), (0.7, 0.9, 0.3), (0.2, 0.0, 0)])
+def test_back_pressure_is_drawn_behind_the_work(busy: float, held: float, width: float) -> None:
+    drawing = Drawing((Box(0, 0, ("a name",), busy=busy, held=held),), ())
+    bars = [one.attrib for one in ElementTree.fromstring(svg(drawing)).iter(f"{_SVG}rect")]
+    found = [float(bar["width"]) for bar in bars if bar["class"] == "held"]
+    whole = rectangles(drawing)[0][2]
+    assert found == ([pytest.approx(whole * width, abs=0.1)] if width else [])
+
+
 @st.composite
 def drawings(draw: st.DrawFn) -> Drawing:
     levels = draw(st.lists(st.integers(0, 5), min_size=1, max_size=10))

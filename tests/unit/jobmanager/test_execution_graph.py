@@ -10,7 +10,13 @@ import pytest
 from flinkish.common.accumulators import LongCounter
 from flinkish.errors import OperationError
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
-from flinkish.jobmanager.job.description import NO_RATES, EdgeDescription, ExecutionDescription, VertexDescription
+from flinkish.jobmanager.job.description import (
+    NO_RATES,
+    EdgeDescription,
+    ExecutionDescription,
+    RatesDescription,
+    VertexDescription,
+)
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.partitioners import BroadcastPartitioner, EdgeDescriptor, InputDescriptor
 from flinkish.runtime.job.accumulators import encode_accumulators
@@ -133,7 +139,7 @@ def test_an_execution_has_bytes_work_and_rates_of_its_attempt_alone() -> None:
     assert (first.bytes_in, first.bytes_out, first.busy_ms) == (300, 150, 6_000)
     assert first.rates.records_in == pytest.approx(0.3, rel=0.01)
     assert (first.rates.bytes_in, first.rates.busy_ms) == (pytest.approx(10, rel=0.01), pytest.approx(200, rel=0.01))
-    assert graph.current(1, 1).rates == NO_RATES
+    assert graph.current(1, 1).rates == RatesDescription(idle_ms=1_000), "it runs, and has had nothing to do"
     graph.graph.attempt_failed(OperationError("gone"))
     assert graph.current(1, 0).rates == NO_RATES
     graph.started(attempt=1)

@@ -9,7 +9,7 @@ from flinkish.jobmanager.rates import NO_TOTALS, Rates, Totals
 
 
 def records(count: float) -> Totals:
-    return count, 2 * count, 3 * count, 4 * count, count / 10
+    return Totals(count, 2 * count, 3 * count, 4 * count, count / 10)
 
 
 def test_the_rates_of_a_young_execution_are_those_since_it_has_begun() -> None:
@@ -56,4 +56,19 @@ def test_a_clock_that_was_set_back_leads_to_no_negative_rates(now_ms: int) -> No
 def test_work_is_at_most_all_the_time() -> None:
     rates = Rates()
     rates.begin(0, 1)
-    assert rates.now(10_000, [(0, 0, 0, 0, 50_000.0)])[0].busy_ms == 1_000
+    assert rates.now(10_000, [Totals(busy_ms=50_000.0)])[0].busy_ms == 1_000
+
+
+def test_work_and_back_pressure_are_together_at_most_all_the_time() -> None:
+    rates = Rates()
+    rates.begin(0, 1)
+    found = rates.now(10_000, [Totals(busy_ms=7_000.0, backpressured_ms=8_000.0)])[0]
+    assert (found.busy_ms, found.backpressured_ms) == (700, 300)
+
+
+def test_epochs_longer_than_a_minute_have_the_rates_of_the_last_one() -> None:
+    rates = Rates()
+    rates.begin(0, 1)
+    rates.look(100_000, [records(1_000)])
+    rates.look(300_000, [records(7_000)])
+    assert rates.now(300_000, [records(7_000)])[0].records_in == 30

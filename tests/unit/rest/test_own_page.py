@@ -159,9 +159,10 @@ def test_of_many_subtasks_those_are_told_that_stand_out() -> None:
     many = [running] * 4_000
     many[1_000] = replace(running, watermark_ms=50)
     many[2_000] = replace(running, rates=RatesDescription(busy_ms=900))
+    many[2_500] = replace(running, rates=RatesDescription(backpressured_ms=900))
     many[3_000] = replace(running, state_bytes=1 << 30)
     found = described(api_with(replace(job(), vertices=(vertex(*many),))))
     told = [one["subtask"] for one in found["vertices"][0]["subtasks"]]
-    assert {1_000, 2_000, 3_000} <= set(told)
-    assert len(told) <= 4 * MOST_SUBTASKS and told == sorted(told)
+    assert {1_000, 2_000, 2_500, 3_000} <= set(told)
+    assert len(told) <= 5 * MOST_SUBTASKS and told == sorted(told)
     assert found["vertices"][0]["parallelism"] == 4_000

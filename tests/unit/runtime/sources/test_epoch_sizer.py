@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.runtime.job.report import TaskReport
+from flinkish.runtime.sources.memory_bound import MemoryBound
 from flinkish.runtime.sources.sizer import EpochSize, EpochSizer, EpochTimes, SourceBounds, work_of
 from flinkish.storage.sealed import json_as
 from tests.support.job_descriptors import job_of_levels
@@ -30,6 +31,9 @@ class Program:
         empty_work_ms: what the tasks take besides, such as for large state that they write in each epoch.
         start_ms: what the first epoch takes in addition.
         ready: how many records each source has in an epoch.
+        kept: the share of memory that is in use whatever the epochs read.
+        record: the share of memory that a record needs.
+        frees: whether the memory of records is free again when their epoch has ended.
     """
 
     costs_ms: tuple[float, ...]
@@ -41,6 +45,10 @@ class Program:
     parallelism: int = 2
     most: int = MOST
     ready: float = float("inf")
+    kept: float = 0.0
+    record: float = 0.0
+    frees: bool = True
+    used: float = 0.0
     size: EpochSize = field(init=False)
     #: (records of the first source, duration in ms) of each epoch
     epochs: list[tuple[float, float]] = field(default_factory=list)
@@ -64,7 +72,10 @@ class Program:
             start_ms = 0.0 if self.epochs else self.start_ms
             duration_ms = max(work.values()) + commit_ms + self.overhead_ms + start_ms
             self.epochs.append((read["0"], duration_ms))
-            self.size = self.sizer.next(replace(self.size, read=read), EpochTimes(duration_ms, commit_ms, work))
+            need = self.kept + self.record * sum(read.values())
+            self.used = need if self.frees else max(self.used, need)
+            times = EpochTimes(duration_ms, commit_ms, work, self.used)
+            self.size = self.sizer.next(replace(self.size, read=read), times)
         return self.epochs
 
 
@@ -193,6 +204,52 @@ def test_records_that_became_slow_while_there_were_few_do_not_fill_an_epoch_when
     program.ready = float("inf")
     assert program.run(1)[-1][1] <= 2 * TARGET_MS
     assert program.run(3)[-1][1] == pytest.approx(TARGET_MS, rel=0.1)
+
+
+#: What the epochs of a program with records of 0.002 ms have without bounds of memory.
+FAST = 1_800_000
+
+
+def test_epochs_that_need_too_much_memory_are_half_as_large_and_grow_slowly() -> None:
+    # epochs of all that the time permits would need 90 % of the memory
+    program = Program((0.002,), kept=0.2, record=0.7 / FAST)
+    program.run(40)
+    records = [one for one, _ in program.epochs]
+    assert max(program.kept + program.record * one for one in records) < 1
+    grown = [after / before for before, after in zip(records[5:], records[6:])]
+    assert max(grown) <= 1.26 and min(grown) >= 0.49
+    assert min(records[6:]) > FAST / 4, "nor are they smaller than they need be"
+
+
+@pytest.mark.parametrize("frees", [True, False], ids=["freed", "kept-by-Python"])
+def test_memory_that_no_smaller_epoch_frees_does_not_keep_epochs_small(frees: bool) -> None:
+    full = Program((0.002,), kept=0.9 if frees else 0.2, record=0.0 if frees else 0.7 / FAST, frees=frees)
+    records = [one for one, _ in full.run(60)]
+    assert records[-1] == pytest.approx(FAST, rel=0.1)
+
+
+def test_memory_that_is_not_known_bounds_nothing_that_was_not_bound() -> None:
+    assert Program((0.002,)).run(8)[-1][0] == pytest.approx(FAST, rel=0.1)
+
+
+def test_a_trickle_of_records_does_not_make_the_epochs_of_a_burst_tiny() -> None:
+    program = Program((0.002,), kept=0.75, ready=10)
+    program.run(30)
+    burst = replace(program, ready=float("inf"))
+    burst.size, burst.epochs = program.size, program.epochs
+    records = [one for one, _ in burst.run(2)[-2:]]
+    assert records[-1] >= 2_000
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.floats(1, 1e9)), max_size=60))
+def test_a_bound_of_memory_never_more_than_halves_or_grows_by_more_than_a_quarter(
+    epochs: list[tuple[float, float]],
+) -> None:
+    bound = MemoryBound()
+    for share, records in epochs:
+        bound, factor = bound.after(share, records)
+        assert factor in (None, 0.5, 1.25)
+        assert json_as(MemoryBound, json.dumps(asdict(bound))) == bound
 
 
 def test_a_size_is_the_same_after_its_way_through_the_log() -> None:
