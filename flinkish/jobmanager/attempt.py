@@ -55,6 +55,7 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ClockWatch
 from flinkish.runtime.sources.progress import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.task.open_functions import AttemptFiles
 from flinkish.runtime.task.progress import interval_s
 from flinkish.spark.executors import Trouble, interpreter_settings
 from flinkish.spark.failures import translate
@@ -275,6 +276,8 @@ class QueryAttempt(EpochListener):
         self._deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
         committed = give_up_planned(self.directory, self.location, self._prepared, traces, self.sources, self.job.name)
         self._running.begin_behind(committed)
+        self._running.open_functions = AttemptFiles(self.location.path, self._deployment.version)
+        self._at_end.callback(self._running.close_functions)
         self._queries = deque(self._runs())
         self._at_end.enter_context(epochs_that_do_not_run(self.spark))
         self._at_end.enter_context(numbers_announced(self.spark, self._deployment))
@@ -302,6 +305,8 @@ class QueryAttempt(EpochListener):
         self._ends_idle = run.available_now and not plans_with_start()
         self._refused = self._idle = self.set_back = False
         self._look_at_executors()
+        assert self._running.open_functions is not None
+        self._running.open_functions.begin()
         try:
             self._query = self._start(run, deployment)
             self._observer.query_started()

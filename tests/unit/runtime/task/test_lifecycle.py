@@ -149,6 +149,7 @@ def test_tasks_beyond_the_limit_make_room_closed_clean_and_come_back(monkeypatch
     worker = Worker(vertex("a", parallelism=2))
     worker.run(0, 1)
     STORY.clear()
+    worker.next_epoch()
     worker.run(1, 1)
     assert only(take_story(), "close", "dispose", "open") == [("a", "close"), ("a", "dispose"), ("a", "open")]
     worker.next_epoch()
