@@ -243,8 +243,6 @@ class Deployment:
             else:
                 _fence_of_tasks.check(self.fence, self.job_id, self.attempt, current_epoch(self))
             _begun[self.job_id] = task
-            if context is not None and context.attemptNumber() and self._is_over():
-                raise TaskCancelled("the attempt is over, and this try of a task of it comes too late")
             folder = _folder_of_files()
             if folder is not None:
                 self.shipped.enter(folder)
@@ -255,27 +253,36 @@ class Deployment:
             return True
         return False
 
-    def _is_over(self) -> bool:
-        return self.files is not None and AttemptFiles(self.files.query, self.version).is_over()
-
     def task_manager(self) -> TaskManager:
         """This worker's TaskManager for the job. In a task it is closed when the attempt is over, at the latest."""
         manager = task_manager(self.job_id, self.version, self._load, self.files, self._folder_of_copies)
         if self.files is not None and manager.when_disposed is None and task_context() is not None:
-            manager.when_disposed = partial(WORKER.release, self._key)
-            if scratch := _scratch():
-                manager.owners = TaskOwners(os.path.join(scratch, "flinkish-open", f"{self.job_id}-{self.version}"))
-            limits = Configuration.from_dict(manager.job.settings.configuration)
-            WORKER.hold(
-                self._key,
-                AttemptFiles(self.files.query, self.version),
-                partial(dispose_of, self.job_id, self.version),
-                limits.get(core.TASK_CANCELLATION_TIMEOUT).to_millis() / 1000,
-                limits.get(core.TASK_CANCELLATION_INTERVAL).to_millis() / 1000,
-                manager.owners,
-                manager.close_lost,
-            )
+            self._hold(manager, AttemptFiles(self.files.query, self.version))
         return manager
+
+    def _hold(self, manager: TaskManager, attempt: AttemptFiles) -> None:
+        """Have this worker process close what the TaskManager opens when the attempt is over.
+
+        Raises:
+            TaskCancelled: it is over.
+        """
+        close = partial(dispose_of, *self._key)
+        if attempt.is_over():
+            close()
+            raise TaskCancelled("the attempt is over, and a task of it comes too late")
+        manager.when_disposed = partial(WORKER.release, self._key)
+        if scratch := _scratch():
+            manager.owners = TaskOwners(os.path.join(scratch, "flinkish-open", f"{self.job_id}-{self.version}"))
+        limits = Configuration.from_dict(manager.job.settings.configuration)
+        WORKER.hold(
+            self._key,
+            attempt,
+            close,
+            limits.get(core.TASK_CANCELLATION_TIMEOUT).to_millis() / 1000,
+            limits.get(core.TASK_CANCELLATION_INTERVAL).to_millis() / 1000,
+            manager.owners,
+            manager.close_lost,
+        )
 
     def _folder_of_copies(self, job: JobDescriptor) -> str | None:
         """The folder in which this executor keeps copies of files of state; None: it reads the files themselves."""

@@ -213,13 +213,11 @@ class TaskManager:
     # ------------------------------------------------------------------ tasks that run elsewhere
 
     def close_lost(self) -> None:
-        """Close what another worker process of this executor has open now. To be called between two tasks."""
-        if self.owners is None:
-            return
-        for task_id in self.owners.lost({*self.tasks.active, *self._sources}):
+        """Close the tasks that another worker process of this executor has opened since: their state is out of date. To
+        be called between two tasks. Those of sources hold none, and may come back in each epoch: they stay open."""
+        for task_id in [] if self.owners is None else self.owners.lost(self.tasks.active):
             _LOG.info("%s runs in another worker process now", self.tasks.name(task_id))
             self.tasks.close_dirty(task_id)
-            _dispose_quietly(self._sources.pop(task_id, None))
 
     def keep_standby(self, standby: Set[TaskId]) -> None:
         """Make these the standby tasks of this worker, whose files are copied to the executor's disk in case that they
@@ -284,9 +282,7 @@ class TaskManager:
         run again, or if it has closed and the source is drained."""
         task = self._sources.pop((descriptor.id, subtask), None)
         if task is None or task.closed_in is not None and (drain or task.closed_in >= stamp.epoch):
-            task = SourceTask(self.job, descriptor, subtask, self._listener)
-            if self.owners is not None:
-                self.owners.take((descriptor.id, subtask))
+            return SourceTask(self.job, descriptor, subtask, self._listener)
         return task
 
     def dispose(self) -> None:
