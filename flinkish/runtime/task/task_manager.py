@@ -14,12 +14,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Set
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from flinkish.core.time import MIN_TIMESTAMP_MS
-from flinkish.errors import CorruptStateError, FlinkishError, InternalError, failures_of_user_code
+from flinkish.errors import CorruptStateError, FlinkishError, InternalError, failures_of_user_code, message_of
 from flinkish.runtime.epoch.files import EpochFiles, TaskOutput
 from flinkish.runtime.exchange.buffer import Buffer
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
@@ -267,12 +266,11 @@ class TaskManager:
         except failures_of_user_code() as error:
             if isinstance(error, GeneratorExit) and error.__traceback__ and error.__traceback__.tb_next is None:
                 # raised by the `yield` here: Spark wants no more rows
-                _dispose_quietly(task)
+                self._drop_source(task)
                 raise
             failure = self._described(error, descriptor.task_name(subtask), stamp.epoch, source=task)
-            _dispose_quietly(task)
+            self._drop_source(task)
             raise failure from failure.__cause__
-        self._sources[(vertex, subtask)] = task
         passed(Phase.SOURCES_READ, vertex=vertex, subtask=subtask, epoch=stamp.epoch)
 
     def _take_source(
@@ -280,10 +278,16 @@ class TaskManager:
     ) -> SourceTask:
         """The task that this worker holds; a new one if there is none, if the held one has closed in an epoch that is
         run again, or if it has closed and the source is drained."""
-        task = self._sources.pop((descriptor.id, subtask), None)
+        task = self._sources.get((descriptor.id, subtask))
         if task is None or task.closed_in is not None and (drain or task.closed_in >= stamp.epoch):
-            return SourceTask(self.job, descriptor, subtask, self._listener)
+            task = SourceTask(self.job, descriptor, subtask, self._listener)
+            self._sources[descriptor.id, subtask] = task
         return task
+
+    def _drop_source(self, task: SourceTask | None) -> None:
+        if task is not None:
+            self._sources.pop((task.vertex.id, task.subtask), None)
+            _dispose_quietly(task)
 
     def dispose(self) -> None:
         """Close all tasks and release their resources, because the attempt is over."""
@@ -296,12 +300,13 @@ class TaskManager:
             self.when_disposed()
 
 
-def _dispose_quietly(task: Task | None) -> None:
-    """Dispose of a task and ignore errors: only the first error matters, and later ones are of no help."""
-    with suppress(*failures_of_user_code()):
-        if task is not None:
-            task.discard()
-            task.dispose()
+def _dispose_quietly(task: Task) -> None:
+    """Dispose of a task and only log errors: the first error matters, or nobody waits for the task any more."""
+    try:
+        task.discard()
+        task.dispose()
+    except failures_of_user_code() as error:
+        _LOG.warning("%s could not be closed: %s: %s", task.name, type(error).__name__, message_of(error))
 
 
 _managers: dict[tuple[str, str], TaskManager] = {}
