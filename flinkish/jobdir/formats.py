@@ -9,6 +9,7 @@ from flinkish.runtime.epoch.files import PreparedEpoch
 from flinkish.runtime.epoch.planner import EpochRequested, GivenUp, StoredEpochTimes, StoredReached, StoredTimers
 from flinkish.runtime.job.accumulators import StoredTotals, TotalsBefore
 from flinkish.runtime.sources.split_list import Segment
+from flinkish.runtime.task.open_functions import LifecycleTrace, OpenAttempt, OpenWorker
 from flinkish.runtime.task.progress import WorkerProgress
 from flinkish.storage.stored_file import StoredFile
 
@@ -17,4 +18,5 @@ LAYOUT: tuple[type[StoredFile], ...] = (
     *OF_DIRECTORY,
     *(PreparedEpoch, StoredEpoch, Committed, StoredTotals, TotalsBefore, Segment, ChangelogParts, GivenUp),
     *(EpochRequested, StoredEpochTimes, StoredTimers, StoredReached, WorkerProgress),
+    *(OpenAttempt, OpenWorker, LifecycleTrace),
 )

@@ -277,6 +277,7 @@ class QueryAttempt(EpochListener):
         committed = give_up_planned(self.directory, self.location, self._prepared, traces, self.sources, self.job.name)
         self._running.begin_behind(committed)
         self._running.open_functions = AttemptFiles(self.location.path, self._deployment.version)
+        self._at_end.callback(self._trace)
         self._at_end.callback(self._running.close_functions)
         self._queries = deque(self._runs())
         self._at_end.enter_context(epochs_that_do_not_run(self.spark))
@@ -472,6 +473,12 @@ class QueryAttempt(EpochListener):
                 lambda: end_offsets(self.location, committed)[0],
             )
             self._observer.epoch_committed(committed)
+            self._trace()
+
+    def _trace(self) -> None:
+        """Tell of the calls of the lifecycle of operators, if they are traced."""
+        if self.job.settings.trace_lifecycle and self._running.open_functions is not None:
+            self._observer.lifecycle_traced(self._running.open_functions.trace())
 
     def _last_committed(self, at_end: bool) -> int:
         """The last epoch that is committed, as far as that can be seen."""

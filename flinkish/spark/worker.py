@@ -282,6 +282,7 @@ class Deployment:
             limits.get(core.TASK_CANCELLATION_INTERVAL).to_millis() / 1000,
             manager.owners,
             manager.close_lost,
+            manager.trace,
         )
 
     def _folder_of_copies(self, job: JobDescriptor) -> str | None:

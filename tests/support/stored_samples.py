@@ -45,10 +45,12 @@ from flinkish.runtime.epoch.files import PreparedEpoch
 from flinkish.runtime.epoch.planner import EpochRequested, GivenUp, StoredEpochTimes, StoredReached, StoredTimers
 from flinkish.runtime.epoch.steps import ReportedFigures
 from flinkish.runtime.job.accumulators import StoredTotals, TotalsBefore
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import Segment
 from flinkish.runtime.state.state_rows import DeclaredState
+from flinkish.runtime.task.open_functions import LifecycleTrace, OpenAttempt, OpenWorker
 from flinkish.runtime.task.progress import WorkerProgress
 from flinkish.storage.stored_file import StoredFile
 
@@ -122,6 +124,9 @@ SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
     (StoredTimers({"1/0": 5}), ()),
     (StoredReached([(2, Reached()), (3, Reached({"a": {"b": 1}}, {}))]), ()),
     (WorkerProgress(1, 3, 500, ()), (HEX,)),
+    (OpenAttempt("1-0badcafe"), ("1-0badcafe",)),
+    (OpenWorker("1-0badcafe", "host-1", 4711), (HEX,)),
+    (LifecycleTrace([LifecycleCall(5, "Map (1/2)", "Map", "map", "open", 3, "host-1", 4711)]), (HEX,)),
     (
         Manifest(
             RUN,

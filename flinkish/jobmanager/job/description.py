@@ -8,6 +8,7 @@ known, or not known yet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.epoch.steps import EpochReport
-from flinkish.runtime.job.report import TaskReport
+from flinkish.runtime.job.report import LifecycleCall, TaskReport
 from flinkish.runtime.task.progress import EpochProgress, SlowCall
 
 
@@ -398,6 +399,8 @@ class JobDescription:
     #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
     #: parts"); "": nothing of the kind
     doing: str = ""
+    #: with ``flinkish.trace.lifecycle``: the last calls of the lifecycle of operators, the newest last
+    lifecycle: tuple[LifecycleCall, ...] = ()
 
     def without_earlier(self) -> JobDescription:
         """The same without the earlier attempts of subtasks."""
@@ -445,6 +448,9 @@ class JobObserver:
     def epoch_committed(self, epoch: int) -> None:
         """The metadata of all epochs up to this one are committed, on Spark by Spark. Called by the attempt's own
         thread, or by one that has called `QueryAttempt.committed_epoch`."""
+
+    def lifecycle_traced(self, calls: Sequence[LifecycleCall]) -> None:
+        """These are the last calls of the lifecycle of the operators in the running attempt."""
 
     def checkpoint_ended(self, description: CheckpointDescription) -> None:
         """A checkpoint or savepoint has completed or failed."""

@@ -60,6 +60,22 @@ class TaskPlace:
 
 
 @dataclass(frozen=True)
+class LifecycleCall:
+    """A call of the lifecycle of an operator, in one subtask (``flinkish.trace.lifecycle``)."""
+
+    time_ms: int
+    #: name of the task, name and uid of the operator, and the method
+    task: str
+    operator: str
+    uid: str
+    call: str
+    #: the running epoch; -1: none has begun
+    epoch: int
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True)
 class TaskReport:
     """The figures of one task in one epoch."""
 

@@ -26,12 +26,13 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish.errors import failures_of_user_code
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.task.task import TaskId
 from flinkish.storage.paths import FileKind, is_local, local_path, make_private
 from flinkish.storage.stored_file import StoredFile
@@ -89,6 +90,22 @@ class OpenWorker(StoredFile):
 
 
 @dataclass(frozen=True)
+class LifecycleTrace(StoredFile):
+    """The last calls of the lifecycle of the operators in a worker process."""
+
+    NAME = "trace-{}.json"
+    PART = "[0-9a-f]{32}"
+    VERSION = OLDEST = 0
+    FOLDER = "<query>/open"
+    WHEN = "with flinkish.trace.lifecycle"
+    LENIENT = True
+    KIND = FileKind.PROGRESS
+    REMEDY = "nothing need be done: it is written anew"
+
+    calls: list[LifecycleCall]
+
+
+@dataclass(frozen=True)
 class AttemptFiles:
     """The files of one attempt in the directory of its query. ``version`` is that of its deployment."""
 
@@ -143,6 +160,16 @@ class AttemptFiles:
                 return open_workers
             time.sleep(min(0.02, self.look_s) if is_local(self.query) else 1.0)
         return []
+
+    def trace(self) -> list[LifecycleCall]:
+        """The calls of the lifecycle of operators that workers have written down, in the order of their times."""
+        found: list[LifecycleCall] = []
+        with suppress(Exception):
+            for entry in storage_of(self.directory).list(self.directory):
+                parts = LifecycleTrace.parts_of(entry.name)
+                trace = None if parts is None else LifecycleTrace.read(self.directory, *parts)
+                found += [] if trace is None else trace.calls
+        return sorted(found, key=lambda call: call.time_ms)
 
     def _workers(self) -> list[OpenWorker]:
         """The workers that have functions open; those of this machine that have ended are left out."""
@@ -228,6 +255,7 @@ class _Held:
     token: str
     owners: TaskOwners | None
     close_lost: Callable[[], None]
+    trace: Sequence[LifecycleCall] | None
     next_look_s: float = 0.0
     #: whether another process may have opened a task of this one
     moved: bool = False
@@ -256,6 +284,7 @@ class WorkerProcess:
         interval_s: float = 30.0,
         owners: TaskOwners | None = None,
         close_lost: Callable[[], None] = lambda: None,
+        trace: Sequence[LifecycleCall] | None = None,
     ) -> None:
         """Watch an attempt that opens functions in this process from now on.
 
@@ -264,19 +293,21 @@ class WorkerProcess:
             timeout_s: the process ends itself if they are not closed so long after the attempt is over; 0: never.
             interval_s: time between two interruptions of a call that goes on.
             owners: know which tasks other processes of this executor have opened since; ``close_lost`` closes them.
+            trace: the calls of the lifecycle of operators, which are written to a file; None: there is none.
         """
         if not self._watches():
             return
         token = uuid.uuid4().hex
         with suppress(Exception):
             OpenWorker(files.version, socket.gethostname(), os.getpid()).write(files.directory, token)
-        self._held[key] = _Held(files, close, timeout_s, interval_s, token, owners, close_lost)
+        self._held[key] = _Held(files, close, timeout_s, interval_s, token, owners, close_lost, trace)
         self._some.set()
 
     def release(self, key: Hashable) -> None:
         """Say that nothing of an attempt is open any more."""
         held = self._held.pop(key, None)
         if held is not None:
+            self._write_trace(held)
             with suppress(Exception):
                 OpenWorker.delete(held.files.directory, held.token)
 
@@ -292,7 +323,14 @@ class WorkerProcess:
             yield
         finally:
             self._working = before
+            if key in self._held:
+                self._write_trace(self._held[key])
         self._close_over()
+
+    def _write_trace(self, held: _Held) -> None:
+        if held.trace:
+            with suppress(Exception):
+                LifecycleTrace(list(held.trace)).write(held.files.directory, held.token)
 
     def close_all(self) -> None:
         """Close everything, because the process ends."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name
 from flinkish.runtime.job.deployment import CHANGELOG_VERTEX, JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.log import enter
 from flinkish.runtime.job.operator import ERROR_BUDGET, OperatorListener
-from flinkish.runtime.job.report import TaskHeader, TaskReport, silent_origins
+from flinkish.runtime.job.report import LifecycleCall, TaskHeader, TaskReport, silent_origins
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.files.references import delete_unneeded
@@ -156,8 +157,9 @@ class StatefulTask(Task, TaskLife):
         directory: StateDirectory | None = None,
         memory: ManagedMemory | None = None,
         listener: OperatorListener | None = None,
+        trace: deque[LifecycleCall] | None = None,
     ) -> None:
-        super().__init__(job, vertex, subtask, directory, memory, listener)
+        super().__init__(job, vertex, subtask, directory, memory, listener, trace)
         self.directory = directory
         self.operator_states = StoredOperatorStates(
             self.chain.states, directory, job.settings.inline_state_bytes, f"task '{self.name}'", job.classes

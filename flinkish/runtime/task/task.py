@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -17,7 +18,7 @@ from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, EpochInfo
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor, sink_vertex
 from flinkish.runtime.job.log import TaskLog
 from flinkish.runtime.job.operator import OperatorListener
-from flinkish.runtime.job.report import Row, TaskHeader, TaskPlace, TaskReport
+from flinkish.runtime.job.report import LifecycleCall, Row, TaskHeader, TaskPlace, TaskReport
 from flinkish.runtime.operators.source_and_sink import SinkEmit, SinkWriterOperator, encode_committables
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksOperator
 from flinkish.runtime.state.backend import KeyedStateBackend
@@ -68,6 +69,7 @@ class Task:
         directory: StateDirectory | None = None,
         memory: ManagedMemory | None = None,
         listener: OperatorListener | None = None,
+        trace: deque[LifecycleCall] | None = None,
     ) -> None:
         self.job = job
         self.vertex = vertex
@@ -105,7 +107,7 @@ class Task:
             else None
         )
         self.chain = OperatorChain(
-            vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch, listener
+            vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch, listener, trace
         )
         for operator, descriptor in zip(self.chain.operators, vertex.operators):
             if isinstance(operator, SinkWriterOperator) and descriptor.sink is not None:

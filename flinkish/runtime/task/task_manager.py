@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +25,7 @@ from flinkish.runtime.exchange.buffer import Buffer
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.failure import describe_failure
 from flinkish.runtime.job.operator import OperatorListener
-from flinkish.runtime.job.report import Row, TaskHeader
+from flinkish.runtime.job.report import LifecycleCall, Row, TaskHeader
 from flinkish.runtime.phases import Clock, Phase, SystemClock, passed
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.task.open_functions import TaskOwners
@@ -45,6 +46,9 @@ MAX_JOBS = 16
 
 #: Number of records between two checks for due processing-time timers.
 PROCESS_STEP_RECORDS = 1_000_000
+
+#: Maximum number of calls of the lifecycle of operators that a worker keeps.
+MAX_TRACED = 1_000
 
 _REPORT = "please report this"
 
@@ -92,7 +96,10 @@ class TaskManager:
         self._listener = listener
         self._files = files
         self._clock = clock or SystemClock()
-        self.tasks = Tasks(job, keyed_state or ("" if files is None else files.state), copies, listener, read_only)
+        #: the last calls of the lifecycle of operators; None: they are not traced
+        self.trace = deque[LifecycleCall](maxlen=MAX_TRACED) if job.settings.trace_lifecycle else None
+        state = keyed_state or ("" if files is None else files.state)
+        self.tasks = Tasks(job, state, copies, listener, read_only, self.trace)
         self._output = TaskOutput(job, files)
         self._updating: threading.Thread | None = None
         self._sources: dict[TaskId, SourceTask] = {}
@@ -280,7 +287,7 @@ class TaskManager:
         run again, or if it has closed and the source is drained."""
         task = self._sources.get((descriptor.id, subtask))
         if task is None or task.closed_in is not None and (drain or task.closed_in >= stamp.epoch):
-            task = SourceTask(self.job, descriptor, subtask, self._listener)
+            task = SourceTask(self.job, descriptor, subtask, self._listener, self.trace)
             self._sources[descriptor.id, subtask] = task
         return task
 

@@ -4,7 +4,7 @@ finds out, without any task, which states a program declares."""
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.errors import FlinkishError, failures_of_user_code, message_of
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.operator import OperatorListener
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.state.files.directory import state_directory
 from flinkish.runtime.state.files.references import epoch_of
 from flinkish.runtime.state.limits import ManagedMemory
@@ -116,6 +117,7 @@ class Tasks:
         copies: folder on the executor's disk for copies of these files; None if the files are read in place.
         listener: is called with all that each operator receives and emits.
         read_only: whether state files must be neither written nor deleted.
+        trace: gets the calls of the lifecycle of the operators; None: they are not traced.
     """
 
     def __init__(
@@ -125,7 +127,9 @@ class Tasks:
         copies: str | None,
         listener: OperatorListener | None = None,
         read_only: bool = False,
+        trace: deque[LifecycleCall] | None = None,
     ) -> None:
+        self._trace = trace
         self._job = job
         self._state = state
         self._copies = copies
@@ -150,7 +154,7 @@ class Tasks:
         standby = self.standby.pop(task_id, None)
         directory = directory or (self._directory(task_id) if standby is None else standby.recycle())
         vertex, subtask = self._job.vertex(task_id[0]), task_id[1]
-        task = StatefulTask(self._job, vertex, subtask, directory, self._memory, self._listener)
+        task = StatefulTask(self._job, vertex, subtask, directory, self._memory, self._listener, self._trace)
         self.active[task_id] = task
         return task
 
