@@ -21,6 +21,7 @@ from flinkish.jobmanager.remote import FarSide, far_side
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.failure import uncommitted
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.task.open_functions import OTHER_MACHINES_S, AttemptFiles
 from flinkish.runtime.task.progress import EpochProgress, ProgressFiles, interval_s
 from flinkish.spark.driver_jvm import end_of_worker
 from flinkish.spark.failures import SPARK_HAS_GONE, SPARK_HAS_GONE_HINT, translate
@@ -78,8 +79,15 @@ class EpochFunction:
         # the session is that of the driver, and of its other jobs
         session, tag = frame.sparkSession, f"flinkish-epoch-{self.deployment.job_id}"
         session.addTag(tag)
+
+        def interrupt() -> None:
+            if self.deployment.files is not None:
+                # Spark kills workers that are in user code, so they close their functions first
+                AttemptFiles(self.deployment.files.query, self.deployment.version).end(OTHER_MACHINES_S)
+            session.interruptTag(tag)
+
         try:
-            with far.may_be_told_to_give_up(lambda: session.interruptTag(tag)):
+            with far.may_be_told_to_give_up(interrupt):
                 far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.gate.go_through, far.keep))
         finally:
             session.removeTag(tag)

@@ -402,19 +402,19 @@ class OperatorChain:
             operator.finish()
 
     def close(self) -> None:
-        """Close the operators at the normal end, from the first to the last. Later calls, and calls after `dispose`, do
-        nothing."""
+        """Close the operators at the normal end, from the last to the first, as in Flink. Later calls, and calls after
+        `dispose`, do nothing."""
         if self._closed or self._disposed:
             return
         self._closed = True
         with self._without_key("close()"):
-            for operator in self.operators:
+            for operator in reversed(self.operators):
                 self._note(operator, "close")
                 operator.close()
 
     def dispose(self) -> None:
-        """Dispose of all operators, once. An error of one operator does not prevent the others from being disposed of;
-        the first error is raised at the end."""
+        """Dispose of all operators, once, from the last to the first. An error of one operator does not prevent the
+        others from being disposed of; the first error is raised at the end."""
         if self._disposed:
             return
         self._disposed = True
@@ -423,7 +423,7 @@ class OperatorChain:
             # of a call that has failed
             keyed.loans.forget()
         with self._without_key("close()"):
-            for operator in self.operators:
+            for operator in reversed(self.operators):
                 self._note(operator, "dispose")
                 try:
                     operator.dispose()
