@@ -16,7 +16,7 @@ from flinkish.common.job_client import JobClient
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream.functions import KeyedProcessFunction, MapFunction
 from flinkish.errors import FlinkishError
-from tests.integration.engine.collecting import Collected, environment
+from tests.integration.engine.collecting import environment
 from tests.support.processes import wait_until
 
 TIMEOUT_S = 120
@@ -85,7 +85,6 @@ def _cancel(client: JobClient, folder: Path) -> None:
 def test_what_was_opened_is_closed_before_the_job_has_ended(
     spark: SparkSession,
     tmp_path: Path,
-    collected: Collected,
     what: str,
     end: Callable[[JobClient, Path], None],
     status: JobStatus,
@@ -95,7 +94,7 @@ def test_what_was_opened_is_closed_before_the_job_has_ended(
     source = DataGeneratorSource(lambda index: index, RECORDS, splits=2)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     passed = numbers.map(Passed(tmp_path, what), Types.LONG())
-    passed.key_by(lambda number: number % 4).process(Keyed(tmp_path, "keyed"), Types.LONG()).sink_to(collected.sink())
+    passed.key_by(lambda number: number % 4).process(Keyed(tmp_path, "keyed"), Types.LONG()).print()
     client = env.execute_async("noted")
     try:
         end(client, tmp_path)
@@ -108,4 +107,4 @@ def test_what_was_opened_is_closed_before_the_job_has_ended(
     assert sorted(opened) == sorted(closed)
     traced = [call for call in client.describe().lifecycle if call.operator == "KEYED PROCESS"]
     assert {call.call for call in traced} >= {"setup", "open", "dispose"}
-    assert {call.pid for call in traced} == {int(process) for _, name, _, process in opened if name == "keyed"}
+    assert {call.pid for call in traced} == {int(process) for name, _, process in opened if name == "keyed"}
