@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkish.errors import SavepointError
+from flinkish.errors import FencedError, FlinkishError, SavepointError
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.sources.progress import files_of, with_ended
 from flinkish.runtime.state.state_rows import DeclaredState
@@ -422,6 +422,29 @@ class CheckpointDirectory:
     def write(self, number: int, manifest: Manifest) -> None:
         """Write the manifest of a checkpoint, which completes it."""
         write_manifest(self.checkpoint(number), manifest)
+
+    def complete(self, number: int, manifest: Manifest, check: Callable[[], None]) -> None:
+        """Write the manifest of a checkpoint of a job that this driver owns.
+
+        Rule: who stands still between the question and the write goes on when another driver owns the job. So it asks
+        again behind the write, and takes its checkpoint back; no other driver has given this number. Whoever has built
+        upon it meanwhile looks for its base anew, and writes a full checkpoint.
+
+        Args:
+            number: of the checkpoint.
+            manifest: what completes it.
+            check: raises when the checkpoint must not be completed; a FencedError when the job is another driver's.
+        """
+        check()
+        self.write(number, manifest)
+        try:
+            check()
+        except FencedError:
+            delete_directory(self.checkpoint(number))
+            raise
+        except FlinkishError:
+            # what comes too late for a checkpoint that is complete ends nothing
+            pass
 
     def read(self, number: int) -> Manifest:
         """The manifest of a checkpoint, as it is written: its positions may refer to files. Raises SavepointError when

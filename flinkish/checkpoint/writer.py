@@ -327,9 +327,7 @@ class CheckpointWriter:
         written = self._write_state(attempt, epoch, full)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)
         manifest = self._manifest(attempt, description, positions, written, barrier.accumulators)
-        # last, so that a driver that stands still here and goes on when another one owns the job hardly ever writes it
-        self._check()
-        self.directory.write(description.id, manifest)
+        self.directory.complete(description.id, manifest, self._check)
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
         return replace(
             description, rows_written=written.rows, bytes_written=written.bytes, incremental=written.incremental

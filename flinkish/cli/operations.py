@@ -248,7 +248,7 @@ def carry_out(driver: Driver, kind: str, timeout_s: float, detached: bool = Fals
     try:
         while not (outcome := driver.look(operation)).completed:
             if detached and driver.has_begun(operation):
-                return outcome
+                break
             if time.monotonic() >= deadline_s:
                 driver.leave(operation, timeout_s)
                 return outcome
@@ -257,7 +257,8 @@ def carry_out(driver: Driver, kind: str, timeout_s: float, detached: bool = Fals
     except KeyboardInterrupt:
         driver.leave(operation, timeout_s)
         return Outcome(operation, completed=False)
-    return outcome
+    # who does not wait is told the same, however fast it was
+    return Outcome(operation, completed=False) if detached else outcome
 
 
 def checked_id(text: str) -> str:

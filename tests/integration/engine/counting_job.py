@@ -4,7 +4,7 @@
 
 ``folder`` holds everything: job directory, database, Delta table. ``savepoint``: take one after some epochs into that
 directory and end, with ``drain``; with ``go_on`` the job is not ended. ``restore``: begin with a savepoint, in another
-job directory. ``executors``: a local cluster.
+job directory. ``executors``: a local cluster. ``session``: more settings of Spark.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def build(
     records: int = RECORDS,
     **more: Any,
 ) -> Any:
-    """The environment with the program. ``fails_once``: one of its calls raises, the first time."""
-    env = environment(folder / job, **more)
+    """The environment with the program. ``job``: its directory, by its path in the folder or by a URI. ``fails_once``:
+    one of its calls raises, the first time."""
+    env = environment(job if "://" in job else folder / job, **more)
     url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{folder / 'out.db'}").build()
     table, failed = folder / "table" if delta else None, folder / "failed" if fails_once else None
     program(env, url, table, slow_s, failed, records)
@@ -160,7 +161,7 @@ def main(options: dict[str, Any]) -> None:
         spark = start_cluster_session(scratch, options["executors"])
         print("found of a short job:", failures_of_a_short_job(spark, folder), flush=True)
     else:
-        start_session(scratch, options.get("master", "local[2]"))
+        start_session(scratch, options.get("master", "local[2]"), options.get("session"))
     more = {"execution__state_recovery__path": options["restore"]} if "restore" in options else {}
     more.update(options.get("settings", {}))
     env = build(

@@ -1,11 +1,13 @@
 """Two drivers on one job directory: trials that show that the older one writes nothing once the newer one has begun.
 
-    python -m tests.integration.takeover.two_drivers --trials 100 [--seed 7] [--folder DIR]
+    python -m tests.integration.takeover.two_drivers --trials 100 [--seed 7] [--folder DIR] [--s3]
 
 A trial: the older driver, a process of its own, is paused whole (SIGSTOP to driver, JVM and Python workers) at a named
 phase of a random epoch or checkpoint, or a random moment later. A newer driver takes the job over and works it off, or
 takes checkpoints and is stopped half way. Then the older one is continued. What must hold is said by `Trial.check`.
 Both drivers take a checkpoint whenever an epoch has ended, the newer one incremental ones.
+
+``--s3``: the job directory lies on an S3 server that the command starts. The sinks stay on the disk.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from pyarrow import fs
+
 from flinkish.checkpoint import writer as incremental
 from flinkish.checkpoint.manifest import CheckpointDirectory, read_manifest
 from flinkish.checkpoint.rows import open_table
@@ -37,8 +41,10 @@ from flinkish.runtime.epoch.changelog_files import read_parts
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import counting_job
 from tests.integration.engine.counting_job import build, expected, in_database, make_tables, windows_expected
+from tests.platforms.s3_server import S3Server, hadoop_aws_jars
 from tests.support import faults
 from tests.support.processes import REPOSITORY, ProcessGroup, python_path
+from tests.support.spark_jars import spark_jars
 
 TIMEOUT_S = 240
 
@@ -89,14 +95,50 @@ class Pause:
         return f"at {self.phase.value}{later} of epoch {self.epoch}"
 
 
+class Place:
+    """Where job directories lie, by pyarrow's file system for it: on the disk, below the folder of the trial."""
+
+    #: what the session of a driver needs, and the end of the class path of its JVM
+    session: dict[str, str] = {}
+    class_path = ""
+
+    def __init__(self) -> None:
+        self.system: fs.FileSystem = fs.LocalFileSystem()
+
+    def uri(self, folder: Path) -> str:
+        """The job directory of the trial in this folder, as a program names it."""
+        return str(folder / "job")
+
+    def path(self, folder: Path) -> str:
+        """The same as the file system names it."""
+        return str(folder / "job")
+
+
+class OnS3(Place):
+    """A bucket of a server that was started."""
+
+    def __init__(self, server: S3Server) -> None:
+        self.system = server.file_system()
+        self.session = server.spark_settings()
+        self.class_path = ":".join(map(str, [*spark_jars(), *hadoop_aws_jars()]))
+        server.create_bucket("jobs")
+
+    def uri(self, folder: Path) -> str:
+        return f"s3a://{self.path(folder)}"
+
+    def path(self, folder: Path) -> str:
+        return f"jobs/{folder.name}"
+
+
 class Trial:
     """One trial in a folder of its own."""
 
-    def __init__(self, folder: Path, pause: Pause) -> None:
+    def __init__(self, folder: Path, pause: Pause, place: Place) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         make_tables(folder)
         self.folder = folder
         self.pause = pause
+        self.job, self._system, self._path = place.uri(folder), place.system, place.path(folder)
         self._plan = folder / "plan.json"
         if pause.phase is not None:
             faults.plan_fault(self._plan, pause.phase, "wait", epoch=pause.epoch)
@@ -105,8 +147,12 @@ class Trial:
             "delta": True,
             "slow_s": 0.3 if pause.phase is None else 0,
             "settings": CHECKPOINTS,
+            "job": self.job,
+            "session": place.session,
         }
         environment = {"PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1", "PYSPARK_PYTHON": sys.executable}
+        if place.class_path:
+            environment["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {place.class_path} pyspark-shell"
         command = [
             sys.executable,
             "-m",
@@ -150,6 +196,7 @@ class Trial:
         with patch.object(incremental, "SMALL_STATE_ROWS", 0):
             env = build(
                 self.folder,
+                self.job,
                 delta=True,
                 slow_s=0 if enough is None else 0.5,
                 flinkish__job__takeover=takeover,
@@ -177,12 +224,12 @@ class Trial:
         """The newer driver has come to the end: the results are right, and stay as they are, file by file, when the
         older one is continued; that ends with its own code and names the winner. So do the checkpoints of a newer
         driver that was stopped half way; and the next one works the job off."""
-        finished = (self.folder / "job" / "ended.json").exists()
+        finished = f"{self._path}/ended.json" in {info.path for info in self._infos()}
         if finished:
             self.check_results()
         before, state = self.listing(), self._checkpointed()
         assert finished or state, "the newer driver has left no checkpoint"
-        claimed = last_claim(str(self.folder / "job"))
+        claimed = last_claim(self.job)
         assert claimed is not None
         self.old.resume()
         status = self.old.wait(TIMEOUT_S)
@@ -194,17 +241,24 @@ class Trial:
         assert re.search(winner, output), output[-4000:]
         assert f"its fencing token is {claimed[0]}" in output, output[-4000:]
         after = [entry for entry in self.listing() if entry in before or not entry[0].startswith(LEFT_BY_CHECKPOINTS)]
+        before = [entry for entry in before if not self._is_taken_back(entry[0])]
         assert after == before, sorted(set(after) ^ set(before))
         assert self._checkpointed() == state
         if not finished:
-            build(self.folder, delta=True, **CHECKPOINTS).execute("counting")
+            build(self.folder, self.job, delta=True, **CHECKPOINTS).execute("counting")
         self.check_results()
+
+    def _is_taken_back(self, path: str) -> bool:
+        """Whether it is of a checkpoint that the older driver was about to look at again when it was paused: it takes
+        it back as a whole. The newest one is the newer driver's."""
+        found = re.match(r"job/checkpoints/(chk-[0-9]+)/", path)
+        return found is not None and not self._infos(f"checkpoints/{found[1]}")
 
     def _checkpointed(self) -> list[tuple[Any, ...]]:
         """The rows of the newest checkpoint."""
         from pyspark.sql import SparkSession
 
-        directory = CheckpointDirectory(str(self.folder / "job" / "checkpoints"))
+        directory = CheckpointDirectory(f"{self.job}/checkpoints")
         numbers = directory.completed()
         if not numbers:
             return []
@@ -226,7 +280,11 @@ class Trial:
     def listing(self) -> list[tuple[str, int, int]]:
         """(path, size, time of the last change in ns) of all files of the job and of its Delta sink's log, and all rows
         of the database with the epochs that wrote them."""
-        found = [entry for part in ("job", "table/_delta_log") for entry in self._files(part)]
+        found = [(self._named(info), info.size, info.mtime_ns) for info in self._infos()]
+        found = [entry for entry in found if not entry[0].removeprefix("job/").startswith(NOT_OF_THE_JOB)]
+        for path in (self.folder / "table" / "_delta_log").rglob("*"):
+            if path.is_file():
+                found.append((str(path.relative_to(self.folder)), path.stat().st_size, path.stat().st_mtime_ns))
         ignored = (self._of_no_version, self._of_no_list, self._checksum_of_the_sink)
         found = [entry for entry in found if not any(ignores(entry[0]) for ignores in ignored)]
         with closing(sqlite3.connect(self.folder / "out.db")) as connection:
@@ -240,17 +298,18 @@ class Trial:
         if table is None or not path.endswith((".parquet", ".parquet.crc")):
             return table is not None and path.endswith((".tmp", ".tmp.crc"))
         name = path.rpartition("/")[2].removeprefix(".").removesuffix(".crc")
-        log = self.folder / table / "_delta_log"
-        return all(name not in commit.read_text() for commit in log.glob("*.json"))
+        logs = (info.path for info in self._infos(f"{table.removeprefix('job/')}_delta_log"))
+        commits = (path for path in logs if path.endswith(".json"))
+        return all(name.encode() not in self._system.open_input_stream(path).read() for path in commits)
 
     def _of_no_list(self, path: str) -> bool:
         """Whether it is a part of the changelog that is valid for no driver: a task that was paused while it wrote the
         part writes it to its end."""
         if not (path.startswith("job/changelog/") and path.endswith(".parquet")):
             return False
-        *directories, epoch, _ = path.split("/")
-        valid = read_parts(str(self.folder.joinpath(*directories)), int(epoch.removeprefix("epoch=")))
-        return str(self.folder / path) not in valid
+        _, *directories, epoch, name = path.split("/")
+        valid = read_parts("/".join([self.job, *directories]), int(epoch.removeprefix("epoch=")))
+        return "/".join([self.job, *directories, epoch, name]) not in valid
 
     def _checksum_of_the_sink(self, path: str) -> bool:
         """Whether Delta or Hadoop derives the file from a commit that is there: a driver that was paused within a
@@ -259,13 +318,13 @@ class Trial:
         commit = self.folder / log / f"{name.lstrip('.')[:20]}.json"
         return log == "table/_delta_log" and name.endswith((".crc", ".tmp")) and ".crc" in name and commit.exists()
 
-    def _files(self, part: str) -> list[tuple[str, int, int]]:
-        found = []
-        for path in (self.folder / part).rglob("*"):
-            name = str(path.relative_to(self.folder / part))
-            if path.is_file() and not name.startswith(NOT_OF_THE_JOB):
-                found.append((f"{part}/{name}", path.stat().st_size, path.stat().st_mtime_ns))
-        return found
+    def _infos(self, part: str = "") -> list[fs.FileInfo]:
+        """The files in a part of the job directory."""
+        selector = fs.FileSelector(f"{self._path}/{part}".rstrip("/"), allow_not_found=True, recursive=True)
+        return [info for info in self._system.get_file_info(selector) if info.is_file]
+
+    def _named(self, info: fs.FileInfo) -> str:
+        return f"job{info.path.removeprefix(self._path)}"
 
     def end(self) -> None:
         """Nothing is left running."""
@@ -274,9 +333,9 @@ class Trial:
         self.old.kill()
 
 
-def taken_over(folder: Path, pause: Pause) -> None:
+def taken_over(folder: Path, pause: Pause, place: Place | None = None) -> None:
     """A whole trial: refused, then taken over."""
-    trial = Trial(folder, pause)
+    trial = Trial(folder, pause, place or Place())
     try:
         trial.pause_old()
         if pause.phase is not None:
@@ -287,9 +346,9 @@ def taken_over(folder: Path, pause: Pause) -> None:
         trial.end()
 
 
-def refused(folder: Path, pause: Pause) -> None:
+def refused(folder: Path, pause: Pause, place: Place | None = None) -> None:
     """A whole trial: the newer driver is refused, and has done no harm to the older one."""
-    trial = Trial(folder, pause)
+    trial = Trial(folder, pause, place or Place())
     try:
         trial.pause_old()
         trial.check_refused()
@@ -315,30 +374,43 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--folder", type=Path, default=None, help="keeps what failed trials leave")
+    parser.add_argument("--s3", action="store_true", help="the job directory lies on an S3 server")
     options = parser.parse_args(arguments)
     from tests.support.class_archive import set_java_options
-    from tests.support.spark_session import start_session
 
     # each trial starts a JVM that lives for seconds
     set_java_options()
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="two-drivers-"))
     os.chdir(REPOSITORY)
-    spark = start_session(folder / "spark")
-    failed = 0
     print(f"seed {seed}, folder {folder}", flush=True)
-    for number in range(options.trials):
-        failed += not _tried(folder / f"trial-{number}", random_pause(random.Random(seed * 1000 + number)), number)
-    spark.stop()
+    if options.s3:
+        with S3Server() as server:
+            failed = _all_tried(folder, options.trials, seed, OnS3(server))
+    else:
+        failed = _all_tried(folder, options.trials, seed, Place())
     print(f"{options.trials} trials, {failed} failed", flush=True)
     return failed
 
 
-def _tried(folder: Path, pause: Pause, number: int) -> bool:
+def _all_tried(folder: Path, trials: int, seed: int, place: Place) -> int:
+    """Carry out so many trials; returns how many failed."""
+    from tests.support.spark_session import start_session
+
+    if place.class_path:
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {place.class_path} pyspark-shell"
+    spark = start_session(folder / "spark", extra=place.session)
+    pauses = [random_pause(random.Random(seed * 1000 + number)) for number in range(trials)]
+    failed = [not _tried(folder / f"trial-{number}", pause, number, place) for number, pause in enumerate(pauses)]
+    spark.stop()
+    return sum(failed)
+
+
+def _tried(folder: Path, pause: Pause, number: int, place: Place) -> bool:
     began = time.monotonic()
     run: Any = refused if number % 5 == 4 else taken_over
     try:
-        run(folder, pause)
+        run(folder, pause, place)
     except Exception as error:
         print(f"{number}: {run.__name__} {pause}: FAILED: {type(error).__name__}: {error}", flush=True)
         return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVer
 from flinkish.checkpoint.table import CheckpointTable, Written, set_aside_if_damaged
 from flinkish.checkpoint.writer import ChangelogLedger
 from flinkish.common import Configuration
-from flinkish.errors import FencedError
+from flinkish.errors import CheckpointError, FencedError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import checkpoint_taker
 from flinkish.jobmanager.job.settings import checkpoint_settings
@@ -63,6 +64,31 @@ def test_old_checkpoints_are_deleted_by_the_owner_only(checkpoints: CheckpointDi
     assert numbers(checkpoints) == [1, 2, 3, 4]
     assert checkpoints.drop_but(1, nothing) == [4]
     assert numbers(checkpoints) == [4]
+
+
+@pytest.mark.parametrize(
+    ("passes", "refused", "whole"),
+    [(0, FencedError, [1, 3, 4]), (1, FencedError, [1, 3, 4]), (2, None, [1, 3, 4, 5])],
+    ids=["before it is written", "while it is written", "afterwards"],
+)
+def test_a_checkpoint_is_completed_by_the_owner_only(
+    checkpoints: CheckpointDirectory, passes: int, refused: type[Exception] | None, whole: list[int]
+) -> None:
+    manifest = Manifest("ab", "shop", 5, 0, state=TableVersion("../state", 5))
+    with pytest.raises(refused) if refused is not None else nullcontext():
+        checkpoints.complete(5, manifest, FallingFence(passes).check)
+    assert checkpoints.completed() == whole
+
+
+def test_a_checkpoint_that_is_complete_does_not_expire(checkpoints: CheckpointDirectory) -> None:
+    answers = iter([None, CheckpointError("it took longer than 10 minutes")])
+
+    def check() -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    checkpoints.complete(5, Manifest("ab", "shop", 5, 0, state=TableVersion("../state", 5)), check)
+    assert checkpoints.completed() == [1, 3, 4, 5]
 
 
 def test_checkpoints_that_came_meanwhile_are_not_deleted(checkpoints: CheckpointDirectory) -> None:

@@ -163,6 +163,18 @@ def test_an_operation_that_goes_on_is_found_again_by_its_id(
     assert (done.out, done.err) == (f"{SAVEPOINT}\n", "")
 
 
+@pytest.mark.parametrize("by", ["rest", "files"])
+def test_who_does_not_wait_is_told_the_same_however_fast_it_was(
+    by: str, driver: Start, desk: Any, flinkish: Command
+) -> None:
+    jobs = ByHand(SAVEPOINT)
+    named = "clicks" if by == "rest" else desk(jobs)
+    if by == "rest":
+        driver(jobs)
+    told = flinkish("savepoint", named, "--detached")
+    assert (told.code, len(told.out.strip())) == (3, 32)
+
+
 def test_an_operation_of_a_checkpoint_or_a_failure_is_found_again_too(driver: Start, flinkish: Command) -> None:
     jobs = FakeJobs()
     driver(jobs)
