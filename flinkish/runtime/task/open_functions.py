@@ -375,7 +375,7 @@ class WorkerProcess:
             return False
         self._pid, self._held, self._working, self._closing = os.getpid(), {}, None, False
         signal.signal(signal.SIGURG, self._told)
-        self._exit, os._exit = os._exit, self._close_and_exit  # type: ignore[assignment]
+        self._end_process, os._exit = os._exit, self._close_and_exit  # type: ignore[assignment]
         atexit.register(self.close_all)
         self._some = threading.Event()
         threading.Thread(target=self._watch, name="flinkish-open-functions", daemon=True).start()
@@ -384,7 +384,7 @@ class WorkerProcess:
     def _close_and_exit(self, code: int) -> None:
         """`os._exit`, by which PySpark's workers end in order: no other hook of Python is run there."""
         self.close_all()
-        self._exit(code)
+        self._end_process(code)
 
     def _told(self, *_: Any) -> None:
         """Handle the signal that an attempt is over."""
