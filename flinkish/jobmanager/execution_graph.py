@@ -22,6 +22,7 @@ from flinkish.jobmanager.job.description import (
     ExecutionDescription,
     OperatorDescription,
     RatesDescription,
+    StandbyDescription,
     SubtaskDescription,
     TaskFigures,
     VertexDescription,
@@ -210,6 +211,8 @@ class ExecutionGraph:
         self._told: set[tuple[int, int]] = set()
         #: uid of a source -> what the last epoch has left of it
         self._backlogs: dict[str, Backlog] = {}
+        #: (host, executor, process) -> its standby tasks, each with the number of its copied files
+        self._standby: dict[tuple[str, str, int], dict[tuple[int, int], int]] = {}
         self._begun = False
         self._rates = Rates()
         self._edges = {vertex.id: tuple(_edges(job, vertex.id)) for vertex in job.vertices}
@@ -225,6 +228,7 @@ class ExecutionGraph:
                 execution.cancel(f"attempt {attempt} of the job begins")
             self._tell()
             self._told.clear()
+            self._standby.clear()
             self._begun = False
             for vertex in self._job.vertices:
                 for subtask in range(vertex.parallelism):
@@ -256,6 +260,8 @@ class ExecutionGraph:
                 execution = self._current.get((task.vertex, task.subtask))
                 if execution is not None:
                     execution.take(task, report.epoch)
+                if task.place is not None and self._job.settings.standby_replicas:
+                    self._standby[task.place.host, task.place.executor, task.place.pid] = task.standby
             self._rates.look(self._clock.now_ms(), (execution.totals for execution in self._current.values()))
             if report.end_of_input:
                 for execution in self._current.values():
@@ -369,7 +375,16 @@ class ExecutionGraph:
                     execution.name,
                     execution.describe(NO_RATES if execution.machine.terminal else rates[place]),
                     earlier,
+                    tuple(self._standby_of(place)),
                 )
+
+    def _standby_of(self, task: tuple[int, int]) -> Iterator[StandbyDescription]:
+        """The executors with standby tasks of a task; several processes of one share what is copied."""
+        found: dict[tuple[str, str], int] = {}
+        for (host, executor, _), standby in self._standby.items():
+            if task in standby:
+                found[host, executor] = max(standby[task], found.get((host, executor), 0))
+        return (StandbyDescription(*where, files) for where, files in sorted(found.items()))
 
     def _operator(self, operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:
         uid = operator.uid

@@ -178,6 +178,16 @@ class ExecutionDescription(TaskFigures):
 
 
 @dataclass(frozen=True)
+class StandbyDescription:
+    """An executor with a standby task, which copies the state files of a subtask in case that it moves there."""
+
+    host: str
+    executor: str
+    #: number of files that are copied
+    files: int
+
+
+@dataclass(frozen=True)
 class SubtaskDescription:
     """One of the parallel instances of a vertex."""
 
@@ -187,6 +197,9 @@ class SubtaskDescription:
     current: ExecutionDescription
     #: earlier attempts, the newest last; the number that is kept is bounded
     earlier: tuple[ExecutionDescription, ...] = ()
+    #: where standby tasks of the subtask are, as workers have reported in the running attempt; a subtask whose state is
+    #: stored with the task has no files, and Spark's state store needs no standby task
+    standby: tuple[StandbyDescription, ...] = ()
 
 
 @dataclass(frozen=True)

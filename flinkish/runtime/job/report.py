@@ -136,10 +136,13 @@ class TaskReport:
     log: tuple[LogLine, ...] = ()
     #: states that the task has not reported before
     declared: tuple[DeclaredState, ...] = ()
+    #: the standby tasks of the worker, as (vertex, subtask), each with the number of state files that are copied
+    standby: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is stored of a report, without figures that are 0 and were not there at first: their default says it."""
-        return {name: value for name, value in self.__dict__.items() if value or name not in ("bytes_in", "bytes_out")}
+        later = ("bytes_in", "bytes_out", "standby")
+        return {name: value for name, value in self.__dict__.items() if value or name not in later}
 
     def encode(self) -> bytes:
         """Encode the report for the way to the driver."""

@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -391,8 +391,9 @@ class StatefulTask(Task, TaskLife):
                 self.chain.head.process_status(step.idle)
         return False
 
-    def prepare_commit(self) -> TaskResult:
-        """Handle the barrier, after all input of the epoch was consumed: snapshot the state and report the epoch."""
+    def prepare_commit(self, standby: Mapping[TaskId, int]) -> TaskResult:
+        """Handle the barrier, after all input of the epoch was consumed: snapshot the state and report the epoch, with
+        the standby tasks of the worker."""
         enter(self.log)
         share = self.share
         finished = share.gate.valve.combined_ms == MAX_WATERMARK_MS
@@ -413,7 +414,7 @@ class StatefulTask(Task, TaskLife):
             saved=saved,
         )
         result = TaskResult(after, body, written)
-        self._report(self._report_of(share, result))
+        self._report(self._report_of(share, result, standby))
         enter(None)
         if self.job.settings.changelog:
             self._log_changes(share, result)
@@ -469,7 +470,7 @@ class StatefulTask(Task, TaskLife):
         files, size_bytes = self._fetched_before
         return self.directory.fetched_files - files, self.directory.fetched_bytes - size_bytes
 
-    def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
+    def _report_of(self, share: _Share, result: TaskResult, standby: Mapping[TaskId, int]) -> TaskReport:
         files, size_bytes = self._take_fetched()
         return TaskReport(
             **self._figures(share.stamp),
@@ -483,6 +484,7 @@ class StatefulTask(Task, TaskLife):
             silent_splits=self._silent_splits(result.header),
             timer_ms=self._first_processing_timer(),
             waiting_timers=self._waiting_timers(result.header),
+            standby=dict(standby),
         )
 
     def _first_processing_timer(self) -> int | None:

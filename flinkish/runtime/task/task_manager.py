@@ -207,7 +207,7 @@ class TaskManager:
 
     def _commit(self, task: StatefulTask, epoch: int) -> tuple[TaskResult, list[Row]]:
         """Handle the barrier of a task that has consumed the input of its epoch."""
-        result = task.prepare_commit()
+        result = task.prepare_commit({standby.task_id: standby.copies for standby in self.tasks.standby.values()})
         with self._output.of_run(epoch) as output:
             rows = output.referenced(task.take_rows())
         task.post_commit(result)

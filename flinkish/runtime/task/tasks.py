@@ -81,6 +81,8 @@ class StandbyTask(TaskLife):
         self.task_id = task_id
         self.name = name
         self.directory = directory
+        #: number of the files that are copied
+        self.copies = 0
 
     def update(self, max_bytes: int) -> int:
         """Copy about ``max_bytes`` of the files that are not here yet, and delete copies of files that are gone.
@@ -93,6 +95,7 @@ class StandbyTask(TaskLife):
         missing = sorted(names - self.directory.copies())
         while missing and copied < max_bytes:
             copied += self.directory.fetch_ahead(missing.pop(0))
+        self.copies = len(names) - len(missing)
         if not missing and self.task_state is TaskState.RESTORING:
             self._to(TaskState.RUNNING)
         return copied

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ END = ("wm", MAX_WATERMARK_MS)
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is open, or known to be right, and nobody sleeps."""
     _forget_open_files(monkeypatch)
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: None))
     STORY.clear()
     yield
     STORY.clear()
@@ -435,6 +436,8 @@ def test_standby_tasks_copy_bounded_amounts_and_follow_what_is_there(
         pass
     assert [path.name for path in executor.copied(0, "another-disk")] == [path.name for path in executor.names(0)]
     assert standby.tasks.standby[VERTEX, 0].task_state is TaskState.RUNNING
+    executor.run(1, 9)
+    assert executor.reports[0].standby == {(VERTEX, 0): files}, "the driver is told by the tasks at work there"
     executor.names(0)[0].unlink()
     standby.update_standby_tasks()
     assert len(executor.copied(0, "another-disk")) == files - 1
