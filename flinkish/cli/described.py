@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from datetime import tzinfo
 from typing import Any
 
-from flinkish.cli.shown import UNKNOWN, age, duration, number, one_line, size, table, time_and_age, watermark
+from flinkish.cli.shown import UNKNOWN, age, duration, number, one_line, size, table, time, time_and_age, watermark
 from flinkish.errors import escaped
 
 Json = Mapping[str, Any]
 
 #: The most lines of each kind.
-_SPLITS, _FAILURES, _EVENTS, _ACCUMULATORS, _SLOW_CALLS = 12, 3, 5, 20, 5
+_SPLITS, _FAILURES, _EVENTS, _ACCUMULATORS, _SLOW_CALLS, _CALLS = 12, 3, 5, 20, 5, 40
 _ENDED = ("FINISHED", "CANCELED", "FAILED", "SUSPENDED")
 
 
@@ -45,6 +45,7 @@ def job_text(job: Json, now_ms: int, zone: tzinfo | None = None, end: Json | Non
         ("Calls that do not return", _slow_calls(job)),
         ("Failures", list(_failures(job, now_ms, zone))),
         ("Accumulators", _accumulators(job)),
+        ("Lifecycle of operators", _lifecycle(job, zone)),
         ("Last events", _events(job, now_ms, zone)),
     ):
         if section:
@@ -377,6 +378,14 @@ def _accumulators(job: Json) -> list[str]:
         return []
     shown = [(name, number(value) if isinstance(value, (int, float)) else value) for name, value in rows]
     return table(("name", "value"), shown)
+
+
+def _lifecycle(job: Json, zone: tzinfo | None) -> list[str]:
+    rows = [
+        (time(call["time_ms"], zone), call["task"], call["operator"], call["call"], call["epoch"], call["pid"])
+        for call in job.get("lifecycle", ())[-_CALLS:]
+    ]
+    return table(("time", "task", "operator", "call", " epoch", " process"), rows) if rows else []
 
 
 def _events(job: Json, now_ms: int, zone: tzinfo | None) -> list[str]:

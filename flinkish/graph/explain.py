@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 from flinkish.common.text_table import aligned
@@ -18,7 +17,7 @@ from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, VertexDe
 
 _HEADER = ("Operator", "Uid", "Vertex", "Level", "Parallelism", "Max", "Subtasks", "Ships to")
 
-#: Of a longer list of subtasks only the first two and the last one are shown.
+#: Of a longer list of tasks only the first two and the last one are shown.
 _MAX_SUBTASKS = 4
 
 
@@ -28,12 +27,11 @@ def explain(graph: StreamGraph, chaining: bool = True) -> str:
     Example (three of its columns)::
 
         Operator                   Level  Subtasks
-        Source: Collection Source  0      Source Task 0
-        Reduce                     1      Task 1.0, Task 1.1
+        Source: Collection Source  0      Source: Collection Source (1/1)
+        Sum                        1      Sum (1/2), (2/2)
     """
     job = JobGraphGenerator(graph, JobSettings(), chaining).generate("explain", "explain")
-    names = subtask_names(job)
-    lines = [line for vertex in job.vertices for line in _vertex_lines(vertex, job, names[vertex.id])]
+    lines = [line for vertex in job.vertices for line in _vertex_lines(vertex, job)]
     return "\n".join([aligned([_HEADER, *lines], ruled=True), *_descriptions(graph), *_slot_sharing_groups(graph)])
 
 
@@ -81,20 +79,7 @@ def _slot_sharing_groups(graph: StreamGraph) -> list[str]:
     return [] if set(groups) == {"default"} else ["", "Slot sharing groups", *lines]
 
 
-def subtask_names(job: JobDescriptor) -> list[list[str]]:
-    """The names of the subtasks of each vertex: ``Source Task 0``, ``Source Task 1``, ... counted over all sources, and
-    ``Task 2.0`` for subtask 0 of vertex 2."""
-    names, sources = [], 0
-    for vertex in job.vertices:
-        if vertex.level == 0:
-            names.append([f"Source Task {sources + subtask}" for subtask in range(vertex.parallelism)])
-            sources += vertex.parallelism
-        else:
-            names.append([f"Task {vertex.id}.{subtask}" for subtask in range(vertex.parallelism)])
-    return names
-
-
-def _vertex_lines(vertex: VertexDescriptor, job: JobDescriptor, subtasks: list[str]) -> list[tuple[str, ...]]:
+def _vertex_lines(vertex: VertexDescriptor, job: JobDescriptor) -> list[tuple[str, ...]]:
     lines: list[tuple[str, ...]] = []
     for position, operator in enumerate(vertex.operators):
         indent = "  " * _depth(vertex, position)
@@ -102,7 +87,7 @@ def _vertex_lines(vertex: VertexDescriptor, job: JobDescriptor, subtasks: list[s
         ships = ", ".join(_shipping(edge, job) for edge in operator.edges) or "-"
         if position == 0:
             groups = str(vertex.max_parallelism) if vertex.keyed else "-"
-            place = (str(vertex.id), str(vertex.level), str(vertex.parallelism), groups, _shortened(subtasks))
+            place = (str(vertex.id), str(vertex.level), str(vertex.parallelism), groups, _tasks(vertex))
         else:
             place = (str(vertex.id), "", "", "", "")
         lines.append((indent + operator.name, uid, *place, ships))
@@ -123,10 +108,13 @@ def _shipping(edge: EdgeDescriptor, job: JobDescriptor) -> str:
     return f"{edge.partitioner.ship_strategy} -> {edge.target}{tag}"
 
 
-def _shortened(names: Sequence[str]) -> str:
-    if len(names) <= _MAX_SUBTASKS:
-        return ", ".join(names)
-    return f"{names[0]}, {names[1]}, ..., {names[-1]}"
+def _tasks(vertex: VertexDescriptor) -> str:
+    """The names of the tasks of a vertex, as they are everywhere; of the later ones only what differs."""
+    first, *later = map(vertex.task_name, range(vertex.parallelism))
+    ends = [name.removeprefix(vertex.name).strip() for name in later]
+    if vertex.parallelism > _MAX_SUBTASKS:
+        ends = [ends[0], "...", ends[-1]]
+    return ", ".join([first, *ends])
 
 
 #: PyFlink's operators that make Row(key, value) of the records of a keyed stream, and values again.

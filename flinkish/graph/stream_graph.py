@@ -56,6 +56,8 @@ class StreamNode:
     factory: OperatorFactory
     output_type: TypeInformation
     taps: list[list[Tap]] = field(default_factory=list)
+    #: the name that PyFlink gives the operator, if another one is shown: ``get_name()`` and generated uids go by it
+    pyflink_name: str | None = None
     parallelism: int | None = None
     max_parallelism: int | None = None
     uid: str | None = None
@@ -88,7 +90,7 @@ class StreamNode:
     def effective_uid(self) -> str:
         """The uid hash or uid that the program has set, else a uid generated from the name of the operator and its
         position in the program."""
-        return self.uid_hash or self.uid or f"{_slug(self.name)}-{self.id}"
+        return self.uid_hash or self.uid or f"{_slug(self.pyflink_name or self.name)}-{self.id}"
 
     @property
     def has_own_uid(self) -> bool:

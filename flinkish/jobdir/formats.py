@@ -9,6 +9,7 @@ from flinkish.runtime.epoch.files import PreparedEpoch
 from flinkish.runtime.epoch.planner import EpochRequested, GivenUpPlan, StoredEpochTimes, StoredReached, StoredTimers
 from flinkish.runtime.job.accumulators import StoredTotals, TotalsBefore
 from flinkish.runtime.sources.split_list import Segment
+from flinkish.runtime.task.open_functions import LifecycleTrace, OpenAttempt, OpenWorker
 from flinkish.runtime.task.progress import WorkerProgress
 from flinkish.runtime.task.stack_samples import SampleRequest, StackSamples
 from flinkish.storage.stored_file import StoredFile
@@ -18,4 +19,5 @@ LAYOUT: tuple[type[StoredFile], ...] = (
     *OF_DIRECTORY,
     *(PreparedEpoch, StoredEpoch, Committed, StoredTotals, TotalsBefore, Segment, ChangelogParts, GivenUpPlan),
     *(EpochRequested, StoredEpochTimes, StoredTimers, StoredReached, WorkerProgress, SampleRequest, StackSamples),
+    *(OpenAttempt, OpenWorker, LifecycleTrace),
 )

@@ -56,6 +56,7 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ClockWatch
 from flinkish.runtime.sources.progress import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.task.open_functions import AttemptFiles
 from flinkish.runtime.task.progress import interval_s
 from flinkish.spark.executors import Trouble, interpreter_settings
 from flinkish.spark.failures import translate
@@ -288,6 +289,9 @@ class QueryAttempt(EpochListener):
         self._deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
         committed = give_up_planned(self.directory, self.location, self._prepared, traces, self.sources, self.job.name)
         self._running.begin_behind(committed)
+        self._running.open_functions = AttemptFiles(self.location.path, self._deployment.version)
+        self._at_end.callback(self._trace)
+        self._at_end.callback(self._running.close_functions)
         self._queries = deque(self._runs())
         self._at_end.enter_context(epochs_that_do_not_run(self.spark))
         self._at_end.enter_context(numbers_announced(self.spark, self._deployment))
@@ -313,6 +317,8 @@ class QueryAttempt(EpochListener):
         self._secret = deployment.secret
         self.directory.delete(ServerEnd)
         self._look_at_tasks()
+        assert self._running.open_functions is not None
+        self._running.open_functions.begin()
         try:
             query.of_spark = self._start(query, deployment)
             self._observer.query_started()
@@ -487,6 +493,12 @@ class QueryAttempt(EpochListener):
                 lambda: end_offsets(self.location, committed)[0],
             )
             self._observer.epoch_committed(committed)
+            self._trace()
+
+    def _trace(self) -> None:
+        """Tell of the calls of the lifecycle of operators, if they are traced."""
+        if self.job.settings.trace_lifecycle and self._running.open_functions is not None:
+            self._observer.lifecycle_traced(self._running.open_functions.trace())
 
     def _last_committed(self, at_end: bool) -> int:
         """The last epoch that is committed, as far as that can be seen."""

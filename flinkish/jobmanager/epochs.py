@@ -21,6 +21,7 @@ from flinkish.jobmanager.remote import ServerListener, server_listener
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.failure import uncommitted
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.task.open_functions import OTHER_MACHINES_S, AttemptFiles
 from flinkish.runtime.task.progress import EpochProgress, ProgressFiles, interval_s
 from flinkish.spark.driver_jvm import end_of_worker
 from flinkish.spark.failures import SPARK_HAS_GONE, SPARK_HAS_GONE_HINT, translate
@@ -77,8 +78,16 @@ class EpochFunction:
         announce_batch(frame.sparkSession, self.deployment, epoch - self.deployment.first_epoch)
         passed(Phase.PLANNED, epoch=epoch)
         # the session is that of the driver, and of its other jobs
-        with SparkWork(frame.sparkSession, "epoch") as work, server.can_be_given_up(work.end):
-            server.after_epoch(EpochRunner(self.deployment).run(frame, epoch, server.gate.go_through, server.keep))
+        with SparkWork(frame.sparkSession, "epoch") as work:
+
+            def give_up() -> None:
+                if self.deployment.files is not None:
+                    # Spark kills workers that are in user code, so they close their functions first
+                    AttemptFiles(self.deployment.files.query, self.deployment.version).end(OTHER_MACHINES_S)
+                work.end()
+
+            with server.can_be_given_up(give_up):
+                server.after_epoch(EpochRunner(self.deployment).run(frame, epoch, server.gate.go_through, server.keep))
 
     def _what_of(self, epoch: int) -> str:
         """Describe a failed epoch, and say whether any of it can have been committed."""

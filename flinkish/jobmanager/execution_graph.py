@@ -24,6 +24,7 @@ from flinkish.jobmanager.job.description import (
     ExecutionDescription,
     OperatorDescription,
     RatesDescription,
+    StandbyDescription,
     SubtaskDescription,
     TaskFigures,
     VertexDescription,
@@ -222,6 +223,8 @@ class ExecutionGraph:
         #: when the last epoch of the attempt was done; None: none was
         self._done_ms: int | None = None
         self._sources_before = sources_before(job)
+        #: (host, executor, process) -> its standby tasks, each with the number of its copied files
+        self._standby: dict[tuple[str, str, int], dict[tuple[int, int], int]] = {}
         self._begun = False
         self._rates = Rates()
         self._edges = {vertex.id: tuple(_edges(job, vertex.id)) for vertex in job.vertices}
@@ -237,6 +240,7 @@ class ExecutionGraph:
                 execution.cancel(f"attempt {attempt} of the job begins")
             self._tell()
             self._told.clear()
+            self._standby.clear()
             self._begun, self._done_ms, self._backlogs = False, None, {}
             for vertex in self._job.vertices:
                 for subtask in range(vertex.parallelism):
@@ -271,6 +275,8 @@ class ExecutionGraph:
                 place = task.vertex, task.subtask
                 if place in self._current:
                     self._current[place].take(task, report.epoch, held_ms.pop(place, 0.0))
+                if task.place is not None and self._job.settings.standby_replicas:
+                    self._standby[task.place.host, task.place.executor, task.place.pid] = task.standby
             self._done_ms = now_ms
             self._rates.look(now_ms, (execution.totals for execution in self._current.values()))
             if report.end_of_input:
@@ -396,7 +402,16 @@ class ExecutionGraph:
                     execution.name,
                     execution.describe(_shown_rates(execution, rates[place])),
                     earlier,
+                    tuple(self._standby_of(place)),
                 )
+
+    def _standby_of(self, task: tuple[int, int]) -> Iterator[StandbyDescription]:
+        """The executors with standby tasks of a task; several processes of one share what is copied."""
+        found: dict[tuple[str, str], int] = {}
+        for (host, executor, _), standby in self._standby.items():
+            if task in standby:
+                found[host, executor] = max(standby[task], found.get((host, executor), 0))
+        return (StandbyDescription(*where, files) for where, files in sorted(found.items()))
 
     def _operator(self, operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:
         uid = operator.uid

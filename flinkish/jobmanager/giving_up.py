@@ -25,6 +25,7 @@ from flinkish.jobmanager.epoch_gate import EpochGate
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.epoch.files import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import offset_of
+from flinkish.runtime.task.open_functions import AttemptFiles
 from flinkish.spark.executors import running_tasks
 from flinkish.spark.plan import frame_sources
 from flinkish.spark.state_files import delete_state_from
@@ -134,6 +135,10 @@ class RunningEpoch:
         self._begun_behind = -1
         #: the next epoch to be committed, and since when it is planned, in seconds of the monotonic clock
         self._planned: tuple[int, float] = (-1, 0.0)
+        #: what says in which workers the attempt has functions open; None: in none yet
+        self.open_functions: AttemptFiles | None = None
+        #: set when the functions of an interrupted epoch are closed, as far as that can be waited for
+        self._closed = threading.Event()
 
     @property
     def given_up(self) -> bool:
@@ -188,7 +193,28 @@ class RunningEpoch:
         if too_long or self._server_directory is None and self.gate.close():
             self.interrupted = True
             # a thread of its own, since it waits for Spark's thread, which may hang
-            threading.Thread(target=_stop, args=(query,), name="flinkish-interrupt", daemon=True).start()
+            threading.Thread(target=self._interrupt, args=(query,), name="flinkish-interrupt", daemon=True).start()
+
+    def _interrupt(self, query: Any) -> None:
+        # Spark kills workers that are in user code, so they close their functions first
+        try:
+            self.close_functions()
+        finally:
+            self._closed.set()
+            _stop(query)
+
+    def close_functions(self) -> None:
+        """Have the workers close what the attempt has open, and wait for it, for ``task.cancellation.timeout`` at most.
+        Tasks that are at work for the attempt are cancelled."""
+        if self.open_functions is None:
+            return
+        for worker in self.open_functions.end(self._settings.cancellation_timeout_s):
+            _log.warning(
+                "%s: process %d on %s has not closed its functions; it may have ended",
+                self._where,
+                worker.pid,
+                worker.host,
+            )
 
     def await_end(self, query: Any, must_go_on: bool) -> None:
         """Wait until the query's thread has ended; if it was interrupted, for ``task.cancellation.timeout`` at most.
@@ -197,6 +223,8 @@ class RunningEpoch:
             SparkLostError: the thread does not end, and the job must go on, which is possible in a new driver only.
         """
         limit_s = self._settings.cancellation_timeout_s
+        if self.interrupted:
+            self._closed.wait()
         if not self.interrupted or not limit_s:
             query.awaitTermination()
         elif not query.awaitTermination(limit_s):
@@ -218,6 +246,8 @@ class RunningEpoch:
         if query.isActive and not self.interrupted:
             query.stop()
         limit_s = self._settings.cancellation_timeout_s
+        if _left_at_work(spark, query):
+            self.close_functions()
         deadline_s = time.monotonic() + (limit_s or math.inf)
         while running := _left_at_work(spark, query):
             if time.monotonic() > deadline_s:

@@ -12,7 +12,7 @@ import re
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,7 @@ from flinkish.jobmanager.job_run import JobRun
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.accumulators import counts_of, results_of, types_of
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
-from flinkish.runtime.job.report import TaskPlace
+from flinkish.runtime.job.report import LifecycleCall, TaskPlace
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.runtime.task.progress import EpochProgress
 
@@ -99,6 +99,9 @@ class JobRecord(JobObserver):
     #: The most attempts, and the most exceptions, that are kept.
     MAX_ATTEMPTS = 100
 
+    #: The most calls of the lifecycle of operators, and attempts that have some, that are kept.
+    MAX_CALLS, MAX_TRACES = 1_000, 10
+
     #: The most epochs that are kept.
     MAX_EPOCHS = 300
 
@@ -134,6 +137,8 @@ class JobRecord(JobObserver):
         self._counted = -1
         self._watermark_ms: int | None = None
         self._running: EpochProgress | None = None
+        #: attempt of this driver -> the calls of the lifecycle of operators in it
+        self._traces: dict[int, list[LifecycleCall]] = {}
         #: encoded totals as of the last epoch that has changed them; at first, those that earlier drivers have left
         self.accumulators = b""
         self.graph = ExecutionGraph(job, self._clock, self._execution_ended)
@@ -166,6 +171,13 @@ class JobRecord(JobObserver):
         self.graph.epoch_running(progress)
         with self._lock:
             self._running = progress
+
+    def lifecycle_traced(self, calls: Sequence[LifecycleCall]) -> None:
+        """Keep the calls of the lifecycle of operators in the running attempt."""
+        with self._lock:
+            self._traces[len(self._attempts)] = list(calls)
+            while len(self._traces) > self.MAX_TRACES:
+                self._traces.pop(min(self._traces))
 
     def epoch_done(self, report: EpochReport) -> None:
         """Add the figures of an epoch that the sinks have committed."""
@@ -248,7 +260,7 @@ class JobRecord(JobObserver):
         end_ms = times[machine.state.name] if machine.terminal else None
         with self._lock:
             attempts, exceptions, epochs = tuple(self._attempts), tuple(self._exceptions), tuple(self._past)
-            running = self._running
+            running, traces = self._running, list(self._traces.values())
             metrics = self._metrics((end_ms or self._clock.now_ms()) - times["INITIALIZING"])
         return JobDescription(
             id=self._job.job_id,
@@ -283,6 +295,7 @@ class JobRecord(JobObserver):
             slots=self._run.slots or describe_slots(self._job.required_slots, managers),
             memory=self._run.memory,
             task_managers=managers,
+            lifecycle=tuple(call for trace in traces for call in trace)[-self.MAX_CALLS :],
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:

@@ -354,6 +354,11 @@ class MiniClusterRun(KeptRun):
             cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.dispose()
+            self._trace(cluster)
+
+    def _trace(self, cluster: MiniCluster) -> None:
+        if cluster.trace:
+            self.lifecycle_traced(list(cluster.trace))
 
     def _continue_sources(self) -> None:
         """Ask the sources whether they can go on, unless they begin, and nobody will ever ask them again."""
@@ -396,6 +401,7 @@ class MiniClusterRun(KeptRun):
                 raise
             self.epoch_done(report)
             self.epoch_committed(report.epoch)
+            self._trace(cluster)
             self._taker.after_epoch(report)
             longer_s = min(2 * pause_s or self.FIRST_PAUSE_S, self._heartbeat_interval_s)
             pause_s = 0.0 if report.records_in or self.store.finished else longer_s

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 
@@ -20,6 +20,7 @@ from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachi
 from flinkish.jobmanager.job.task_managers import REGISTERED, RELEASED, TaskManagerEvent
 from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
 from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.phases import SystemClock
 from flinkish.runtime.task.progress import EpochProgress
 
@@ -163,6 +164,10 @@ class ObservedJob(JobObserver):
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers that the metadata of all epochs up to this one are committed."""
         self._notify(lambda observer: observer.epoch_committed(epoch))
+
+    def lifecycle_traced(self, calls: Sequence[LifecycleCall]) -> None:
+        """Notify the observers of the calls of the lifecycle of operators."""
+        self._notify(lambda observer: observer.lifecycle_traced(calls))
 
     def epoch_done(self, report: EpochReport) -> None:
         """Notify the observers of the report of an epoch that the sinks have committed."""

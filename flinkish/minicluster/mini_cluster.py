@@ -31,7 +31,7 @@ from flinkish.runtime.exchange.buffer import Buffer, decode
 from flinkish.runtime.job.accumulators import merged
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.operator import OperatorListener
-from flinkish.runtime.job.report import Row
+from flinkish.runtime.job.report import LifecycleCall, Row
 from flinkish.runtime.phases import Clock, Phase, SystemClock, passed
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
@@ -276,6 +276,11 @@ class MiniCluster:
         if self.store.finished:
             self.dispose()
         return report
+
+    @property
+    def trace(self) -> Sequence[LifecycleCall]:
+        """The last calls of the lifecycle of operators, if they are traced."""
+        return self._task_manager.trace or ()
 
     def dispose(self) -> None:
         """Close all functions that are still open, because the job has ended or will not go on here."""

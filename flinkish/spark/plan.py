@@ -77,16 +77,15 @@ class LevelFunction:
                 self.deployment.task_manager().update_standby_tasks_aside(current_epoch(self.deployment))
 
     def _begin(self) -> None:
-        """At the beginning of a Spark task, assign the tasks of its partition and its standby tasks to this worker."""
+        """At the beginning of a Spark task, delete what a failed try of it has left, and name the standby tasks."""
         epoch, manager = current_epoch(self.deployment), self.deployment.task_manager()
         if self.deployment.files is not None:
             # Spark numbers the stateful operators of a plan from its end
             operator = manager.job.levels - self.level
             delete_state_of_failed_try(self.deployment.files, operator, epoch - self.deployment.first_epoch, epoch)
-        book, partition = self.deployment.book(), current_partition()
         replicas = manager.job.settings.standby_replicas
-        standby = book.standby_tasks(self.level, partition, replicas) if replicas else set()
-        manager.place(book.tasks(self.level, partition), standby, epoch)
+        if replicas:
+            manager.keep_standby(self.deployment.book().standby_tasks(self.level, current_partition(), replicas))
 
     def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
         header, body = state.get if state.exists else (None, None)

@@ -16,10 +16,12 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.logger_levels import configure_loggers
+from flinkish.common.options import core
 from flinkish.core.sink import NO_FENCE, Fence, FenceOfEpochs
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.epoch.files import EpochFiles
@@ -28,7 +30,8 @@ from flinkish.runtime.job.failure import decode_error, encode_error
 from flinkish.runtime.job.log import forward_to_driver
 from flinkish.runtime.stored.classes import NO_CLASSES, NO_FILES, ProgramClasses, ShippedFiles, at_home, qualify
 from flinkish.runtime.stored.pickling import unserializable, use_fallback
-from flinkish.runtime.task.task_manager import MAX_JOBS, TaskManager, task_manager
+from flinkish.runtime.task.open_functions import WORKER, AttemptFiles, TaskCancelled, TaskOwners
+from flinkish.runtime.task.task_manager import MAX_JOBS, TaskManager, dispose_of, task_manager
 from flinkish.spark.place import DRIVER, AddressBook, current_place, executor_id, task_context
 from flinkish.storage.paths import local_path
 
@@ -205,11 +208,12 @@ class Deployment:
 
     @contextmanager
     def failures_marked(self) -> Iterator[None]:
-        """`failures_marked` for the tasks of an epoch."""
-        try:
-            yield
-        except FlinkishError as error:
-            raise _marked(error, self.secret, _epoch_of(self)) from None
+        """`failures_marked` for the tasks of an epoch, in which the worker is at work for this attempt."""
+        with WORKER.at_work(self._key):
+            try:
+                yield
+            except FlinkishError as error:
+                raise _marked(error, self.secret, _epoch_of(self)) from None
 
     @cached_property
     def version(self) -> str:
@@ -217,6 +221,10 @@ class Deployment:
         same program in a copied job directory."""
         files = b"" if self.files is None else self.files.prepared.encode()
         return f"{self.attempt}-{zlib.crc32(self.blob + files):08x}"
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.job_id, self.version
 
     def begin_task(self) -> bool:
         """Prepare the worker for a Spark task, and check the fence at this process's first one in the epoch. To be
@@ -246,8 +254,36 @@ class Deployment:
         return False
 
     def task_manager(self) -> TaskManager:
-        """This worker's TaskManager for the job."""
-        return task_manager(self.job_id, self.version, self._load, self.files, self._folder_of_copies)
+        """This worker's TaskManager for the job. In a task it is closed when the attempt is over, at the latest."""
+        manager = task_manager(self.job_id, self.version, self._load, self.files, self._folder_of_copies)
+        if self.files is not None and manager.when_disposed is None and task_context() is not None:
+            self._hold(manager, AttemptFiles(self.files.query, self.version))
+        return manager
+
+    def _hold(self, manager: TaskManager, attempt: AttemptFiles) -> None:
+        """Have this worker process close what the TaskManager opens when the attempt is over.
+
+        Raises:
+            TaskCancelled: it is over.
+        """
+        close = partial(dispose_of, *self._key)
+        if attempt.is_over():
+            close()
+            raise TaskCancelled("the attempt is over, and a task of it comes too late")
+        manager.when_disposed = partial(WORKER.release, self._key)
+        if scratch := _scratch():
+            manager.owners = TaskOwners(os.path.join(scratch, "flinkish-open", f"{self.job_id}-{self.version}"))
+        limits = Configuration.from_dict(manager.job.settings.configuration)
+        WORKER.hold(
+            self._key,
+            attempt,
+            close,
+            limits.get(core.TASK_CANCELLATION_TIMEOUT).to_millis() / 1000,
+            limits.get(core.TASK_CANCELLATION_INTERVAL).to_millis() / 1000,
+            manager.owners,
+            manager.close_lost,
+            manager.trace,
+        )
 
     def _folder_of_copies(self, job: JobDescriptor) -> str | None:
         """The folder in which this executor keeps copies of files of state; None: it reads the files themselves."""
@@ -256,8 +292,7 @@ class Deployment:
             return os.path.join(settings.local_state_root, executor_id(os.getpid()), self.job_id)
         if self.files is None or not self.files.state or task_context() is None:
             return None
-        # Spark deletes its scratch directories with the executor
-        scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        scratch = _scratch()
         if not scratch or local_path(self.files.state) is not None and not settings.recover_from_local:
             return None
         return os.path.join(scratch, "flinkish-state", self.job_id)
@@ -268,7 +303,7 @@ class Deployment:
 
     def book(self) -> AddressBook:
         """The grouping values of the job's subtasks, computed once per worker and attempt."""
-        key = (self.job_id, self.version)
+        key = self._key
         book = _books.get(key)
         if book is None:
             while len(_books) >= MAX_JOBS:
@@ -292,6 +327,11 @@ class Deployment:
             cached = self.shipped.cached_files(folder)
             job = replace(job, settings=replace(job.settings, cached_files=cached))
         return replace(job, classes=classes)
+
+
+def _scratch() -> str:
+    """A directory on this executor's disk, which Spark deletes with the executor; "" if it names none."""
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
 
 
 def _folder_of_files() -> str | None:

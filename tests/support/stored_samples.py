@@ -45,10 +45,12 @@ from flinkish.runtime.epoch.files import PreparedEpoch
 from flinkish.runtime.epoch.planner import EpochRequested, GivenUpPlan, StoredEpochTimes, StoredReached, StoredTimers
 from flinkish.runtime.epoch.steps import ReportedFigures
 from flinkish.runtime.job.accumulators import StoredTotals, TotalsBefore
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import Segment
 from flinkish.runtime.state.state_rows import DeclaredState
+from flinkish.runtime.task.open_functions import LifecycleTrace, OpenAttempt, OpenWorker
 from flinkish.runtime.task.progress import WorkerProgress
 from flinkish.runtime.task.stack_samples import SampledStack, SampleRequest, StackSamples
 from flinkish.session.children import Child, StartedDrivers
@@ -126,6 +128,9 @@ SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
     (WorkerProgress(1, 3, 500, ()), (HEX,)),
     (SampleRequest(HEX, 100, 50, 60_000, 100), ()),
     (StackSamples(HEX, 5, (SampledStack(1, 0, True, 7, ("shop.main:3", "shop.Total.map:17")),)), (HEX,)),
+    (OpenAttempt("1-0badcafe"), ("1-0badcafe",)),
+    (OpenWorker("1-0badcafe", "host-1", 4711), (HEX,)),
+    (LifecycleTrace([LifecycleCall(5, "Map (1/2)", "Map", "map", "open", 3, "host-1", 4711)]), (HEX,)),
     (
         Manifest(
             RUN,

@@ -141,8 +141,7 @@ TASK_CANCELLATION_INTERVAL: ConfigOption[Duration] = (
     ConfigOptions.key("task.cancellation.interval")
     .duration_type()
     .default_value(Duration.of_millis(30000))
-    .with_description("Time between attempts to cancel a task.")
-    .without_effect("Spark ends tasks")
+    .with_description("Time between two interruptions of a call of user code whose job is cancelled or given up.")
 )
 
 TASK_CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
@@ -151,6 +150,7 @@ TASK_CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
     .default_value(Duration.of_millis(180000))
     .with_description(
         "How long a commit that has begun is waited for when a job is cancelled, and the end of Spark's query and of "
-        "its tasks when an epoch fails or is given up; 0: for ever."
+        "its tasks when an epoch fails or is given up; and how long the functions may take to close when an attempt is "
+        "over: then their worker process is killed. 0: for ever."
     )
 )

@@ -162,6 +162,16 @@ TASK_SLOW_CALL_WARNING: ConfigOption[Duration] = (
     )
 )
 
+TRACE_LIFECYCLE: ConfigOption[bool] = (
+    ConfigOptions.key("flinkish.trace.lifecycle")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "Whether `describe` and the page show the last calls of the lifecycle of each operator (setup, open, "
+        "snapshot_state, close and so on), with subtask, epoch and worker process."
+    )
+)
+
 ERRORS_RECORDS: ConfigOption[str] = (
     ConfigOptions.key("flinkish.errors.records")
     .string_type()

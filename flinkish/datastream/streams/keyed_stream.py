@@ -33,7 +33,7 @@ from flinkish.datastream.streams.data_stream import DataStream, DeclaredType
 from flinkish.datastream.streams.key_function import KeyFunction, check_function
 from flinkish.datastream.streams.operator_stream import unsupported
 from flinkish.errors import UnsupportedOperationError
-from flinkish.graph.stream_graph import StreamNode
+from flinkish.graph.stream_graph import StreamNode, Tap
 from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from flinkish.datastream.streams.results import CloseableIterator
     from flinkish.datastream.streams.sinks import DataStreamSink
     from flinkish.datastream.streams.windowed_stream import WindowedStream
+
+#: PyFlink's name of all rolling aggregations, and those that plans and tasks have here.
+_REDUCE = "Reduce"
+_NAMES = {kind: kind.name.title().replace("_", " ") for kind in _AccumulateType}
 
 
 class KeyedStream(DataStream):
@@ -121,7 +125,7 @@ class KeyedStream(DataStream):
         """Combine each record with the value reduced so far for its key, and emit the new value. In BATCH mode only the
         last value of each key is emitted. Example: ``ds.key_by(key).reduce(lambda old, new: max(old, new))``."""
         check_function(func, ReduceFunction, self._place("reduce"))
-        return self._rolling(ReduceFactory(func, self._type.batch_converter("results of 'Reduce'")))
+        return self._rolling(_REDUCE, ReduceFactory(func, self._type.batch_converter(f"results of '{_REDUCE}'")))
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """For each record, emit the first record of its key with the sum so far at this position (or field name)."""
@@ -251,11 +255,13 @@ class KeyedStream(DataStream):
 
     def _aggregate(self, accumulate_type: _AccumulateType, position: int | str) -> DataStream:
         RollingAggregation(accumulate_type, position)  # refuses a wrong position now, and not only in the job
-        converter = self._type.batch_converter("results of 'Reduce'")
-        return self._rolling(RollingAggregationFactory(accumulate_type, position, converter))
+        name = _NAMES[accumulate_type]
+        converter = self._type.batch_converter(f"results of '{name}'")
+        return self._rolling(name, RollingAggregationFactory(accumulate_type, position, converter))
 
-    def _rolling(self, factory: OperatorFactory) -> DataStream:
-        return self._add_operator("Reduce", factory, self._type)
+    def _rolling(self, name: str, factory: OperatorFactory) -> DataStream:
+        node = self._add_node(name, factory, self._type, pyflink_name=None if name == _REDUCE else _REDUCE)
+        return DataStream(self._env, [Tap(node)], self._type, [node])
 
     def _rows(self) -> DataStream:
         """The stream of ``Row(key, value)``, still partitioned by key."""

@@ -123,14 +123,14 @@ class OperatorSettings:
         self._nodes = nodes
 
     def get_name(self) -> str:
-        """The name of the operator without the prefix that plans show."""
-        return self._node.name.removeprefix(prefix_of(self._node))
+        """The name of the operator as PyFlink has it, without the prefix that plans show."""
+        return self._node.pyflink_name or self._node.name.removeprefix(prefix_of(self._node))
 
     def set_name(self, name: str) -> None:
         """Set the name that plans and reports show. It must not be empty."""
         if not isinstance(name, str) or not name:
             raise self._error(f"the name {name!r}", "a non-empty str", "without a name it has one of its own")
-        self._node.name = prefix_of(self._node) + name
+        self._node.name, self._node.pyflink_name = prefix_of(self._node) + name, None
 
     def set_uid(self, uid: str) -> None:
         """Set the uid, the identity of the operator's state. It must not be empty."""

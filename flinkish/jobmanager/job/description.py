@@ -8,6 +8,7 @@ known, or not known yet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +21,7 @@ from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.jobmanager.job.task_managers import TaskManagerDescription, TaskManagerEvent
 from flinkish.runtime.epoch.steps import EpochReport
-from flinkish.runtime.job.report import TaskReport
+from flinkish.runtime.job.report import LifecycleCall, TaskReport
 from flinkish.runtime.task.progress import EpochProgress, SlowCall
 
 
@@ -186,6 +187,16 @@ class ExecutionDescription(TaskFigures):
 
 
 @dataclass(frozen=True)
+class StandbyDescription:
+    """An executor with a standby task, which copies the state files of a subtask in case that it moves there."""
+
+    host: str
+    executor: str
+    #: number of files that are copied
+    files: int
+
+
+@dataclass(frozen=True)
 class SubtaskDescription:
     """One of the parallel instances of a vertex."""
 
@@ -195,6 +206,9 @@ class SubtaskDescription:
     current: ExecutionDescription
     #: earlier attempts, the newest last; the number that is kept is bounded
     earlier: tuple[ExecutionDescription, ...] = ()
+    #: where standby tasks of the subtask are, as workers have reported in the running attempt; a subtask whose state is
+    #: stored with the task has no files, and Spark's state store needs no standby task
+    standby: tuple[StandbyDescription, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -431,6 +445,8 @@ class JobDescription:
     memory: MemoryConfiguration | None = None
     #: those that are there, then the last ones that have gone; empty: none is known, as before the first attempt
     task_managers: tuple[TaskManagerDescription, ...] = ()
+    #: with ``flinkish.trace.lifecycle``: the last calls of the lifecycle of operators, the newest last
+    lifecycle: tuple[LifecycleCall, ...] = ()
 
     @cached_property
     def task_manager_ids(self) -> dict[str, str]:
@@ -483,6 +499,9 @@ class JobObserver:
     def epoch_committed(self, epoch: int) -> None:
         """The metadata of all epochs up to this one are committed, on Spark by Spark. Called by the attempt's own
         thread, or by one that has called `QueryAttempt.committed_epoch`."""
+
+    def lifecycle_traced(self, calls: Sequence[LifecycleCall]) -> None:
+        """These are the last calls of the lifecycle of the operators in the running attempt."""
 
     def checkpoint_ended(self, description: CheckpointDescription) -> None:
         """A checkpoint or savepoint has completed or failed."""

@@ -174,6 +174,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         slow_call_warning_ms=_ms(configuration.get(flinkish.TASK_SLOW_CALL_WARNING)),
         flame_graphs=configuration.get(rest.FLAMEGRAPH_ENABLED),
         names_records=configuration.get(flinkish.ERRORS_RECORDS) == "on",
+        trace_lifecycle=configuration.get(flinkish.TRACE_LIFECYCLE),
         state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),
         share_functions=configuration.get(flinkish.MINICLUSTER_SHARE_FUNCTIONS),
     )

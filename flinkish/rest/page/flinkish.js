@@ -328,6 +328,13 @@ async function lookUp(form) {
   }
 }
 
+function showLifecycle(job) {
+  const columns = [["", (one) => time(one.time_ms)], ["task", (one) => one.task, "wide"], ["operator", (one) => one.operator, "wide"],
+    ["call", (one) => one.call], ["epoch", (one) => one.epoch < 0 ? "–" : number(one.epoch), "number"],
+    ["process", (one) => `${one.pid} on ${one.host}`, "wide"]];
+  place("lifecycle", table(columns, job.lifecycle.slice(-60).reverse()), job.lifecycle.length > 0);
+}
+
 function showStory(job) {
   const columns = [["", (one) => time(one.time_ms)], ["", (one) => one.subject, "wide"], ["", (one) => `${one.before || ""} → ${one.after || ""}`], ["", (one) => one.cause, "wide"]];
   place("story", table(columns, job.story.slice(-30).reverse()), job.story.length > 0);
@@ -345,6 +352,7 @@ function show(job, now) {
   showCheckpoints(job, now);
   showExceptions(job, now);
   showState(job);
+  showLifecycle(job);
   showStory(job);
 }
 

@@ -214,6 +214,8 @@ class JobSettings:
     flame_graphs: bool = False
     #: errors and warnings name the record and the key that user code was called with
     names_records: bool = True
+    #: tasks note the calls of the lifecycle of their operators
+    trace_lifecycle: bool = False
     #: in the minicluster: operators and subtasks call the very functions of the program, and share what these capture
     share_functions: bool = False
 

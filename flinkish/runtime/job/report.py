@@ -60,7 +60,23 @@ class TaskPlace:
 
 
 #: What reports had not at first.
-_LATER = frozenset({"bytes_in", "bytes_out", "process", "input_wait_ms", "output_wait_ms", "commit_ms"})
+_LATER = frozenset({"bytes_in", "bytes_out", "process", "input_wait_ms", "output_wait_ms", "commit_ms", "standby"})
+
+
+@dataclass(frozen=True)
+class LifecycleCall:
+    """A call of the lifecycle of an operator, in one subtask (``flinkish.trace.lifecycle``)."""
+
+    time_ms: int
+    #: name of the task, name and uid of the operator, and the method
+    task: str
+    operator: str
+    uid: str
+    call: str
+    #: the running epoch; -1: none has begun
+    epoch: int
+    host: str
+    pid: int
 
 
 @dataclass(frozen=True)
@@ -131,6 +147,8 @@ class TaskReport:
     process: dict[str, int] = field(default_factory=dict)
     #: states that the task has not reported before
     declared: tuple[DeclaredState, ...] = ()
+    #: the standby tasks of the worker, as (vertex, subtask), each with the number of state files that are copied
+    standby: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is stored of a report, without what is empty and was not there at first: the default says it."""

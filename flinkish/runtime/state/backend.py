@@ -358,10 +358,6 @@ class KeyedStateBackend:
         self.make_room(fired)
         return not self.in_memory
 
-    def take_fired(self) -> int:
-        """The number of timers that have fired since the last call."""
-        return sum(queue.take_fired() for queue in self._timers.values())
-
     def prefetch(self, keys: Collection[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
         """Bring the state of these keys to memory, all of it at once. To be called with the keys of a batch before user
         code is called for them."""

@@ -109,7 +109,7 @@ class DomainTimers:
         self.changed: dict[Timer, None] | None = {} if recording else None
         #: whether any timer was registered, deleted or fired since the last barrier
         self.touched = False
-        #: the number of timers that have fired since `TimerQueue.take_fired` was last called
+        #: the number of timers that have fired so far
         self.fired = 0
         #: what ``fired`` was when room was made for the timers after that
         self.prepared_at = 0

@@ -199,16 +199,6 @@ class TimerQueue:
                 return
             yield due
 
-    def take_fired(self) -> int:
-        """The number of timers that have fired through `pop_due` since the last call."""
-        for timers in (self._event, self._processing):
-            timers.end_firing()
-        fired = self._event.fired + self._processing.fired
-        for timers in (self._event, self._processing):
-            timers.prepared_at -= timers.fired
-            timers.fired = 0
-        return fired
-
     # ------------------------------------------------------------------------------------------------ files
 
     def _next_in_files(self, timers: DomainTimers) -> int | None:

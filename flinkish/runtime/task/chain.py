@@ -12,7 +12,11 @@ in which everything fits never pay for that.
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -31,6 +35,7 @@ from flinkish.runtime.job.context import TaskMetricGroup
 from flinkish.runtime.job.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.operator import OperatorContext, OperatorFactory, OperatorListener, StreamOperator
 from flinkish.runtime.job.outputs import ChainOutput, HeardOutput, Interim, copied
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
@@ -72,7 +77,9 @@ class OperatorChain:
         keyed_state: KeyedStateBackend | None,
         head_epoch: EpochInfo,
         listener: OperatorListener | None = None,
+        trace: deque[LifecycleCall] | None = None,
     ) -> None:
+        self._trace = trace
         self.vertex = vertex = vertex.with_own_functions(share=settings.share_functions)
         frames = _FRAMES_OF_FUNCTIONS + _FRAMES_OF_OPERATOR * len(vertex.operators)
         sys.setrecursionlimit(max(sys.getrecursionlimit(), frames))
@@ -189,6 +196,16 @@ class OperatorChain:
             descriptor = self.vertex.operators[index]
             context = self._context(index, descriptor, subtask, attempt, settings, keyed)
             self.operators[index].setup(context, self.outputs[index])
+            self._note(self.operators[index], "setup")
+
+    def _note(self, operator: StreamOperator, call: str) -> None:
+        """Note a call of the lifecycle, if that is traced."""
+        if self._trace is not None:
+            context, now_ms = operator.context, int(time.time() * 1000)
+            where = socket.gethostname(), os.getpid()
+            task = self.vertex.task_name(self._subtask)
+            epoch = self._head_epoch.epoch
+            self._trace.append(LifecycleCall(now_ms, task, context.name, context.uid, call, epoch, *where))
 
     def _context(
         self,
@@ -237,8 +254,10 @@ class OperatorChain:
             info = operator.context.epoch
             info.restored, info.restored_epoch = restored or restored_epoch is not None, restored_epoch
             with self._without_key("initialize_state()"):
+                self._note(operator, "initialize_state")
                 operator.initialize_state()
             with self._without_key("open()"):
+                self._note(operator, "open")
                 operator.open()
 
     def _without_key(self, method: str) -> AbstractContextManager[None]:
@@ -321,6 +340,7 @@ class OperatorChain:
         values and output watermarks by operator uid, for the next `begin`."""
         with self._without_key("snapshot_state()"):
             for operator in self.operators:
+                self._note(operator, "snapshot_state")
                 operator.snapshot_state()
                 operator.context.operator_state.settle()
         for writer in self.writers:
@@ -378,21 +398,23 @@ class OperatorChain:
         """Finish the operators at the end of the input, from the first to the last."""
         for operator in self.operators:
             operator.context.epoch.end_of_input = True
+            self._note(operator, "finish")
             operator.finish()
 
     def close(self) -> None:
-        """Close the operators at the normal end, from the first to the last. Later calls, and calls after `dispose`, do
-        nothing."""
+        """Close the operators at the normal end, from the last to the first, as in Flink. Later calls, and calls after
+        `dispose`, do nothing."""
         if self._closed or self._disposed:
             return
         self._closed = True
         with self._without_key("close()"):
-            for operator in self.operators:
+            for operator in reversed(self.operators):
+                self._note(operator, "close")
                 operator.close()
 
     def dispose(self) -> None:
-        """Dispose of all operators, once. An error of one operator does not prevent the others from being disposed of;
-        the first error is raised at the end."""
+        """Dispose of all operators, once, from the last to the first. An error of one operator does not prevent the
+        others from being disposed of; the first error is raised at the end."""
         if self._disposed:
             return
         self._disposed = True
@@ -401,7 +423,8 @@ class OperatorChain:
             # of a call that has failed
             keyed.loans.forget()
         with self._without_key("close()"):
-            for operator in self.operators:
+            for operator in reversed(self.operators):
+                self._note(operator, "dispose")
                 try:
                     operator.dispose()
                 except failures_of_user_code() as error:

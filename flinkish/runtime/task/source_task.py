@@ -12,6 +12,7 @@ import heapq
 import logging
 import time
 from base64 import b64decode, b64encode
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from flinkish.runtime.exchange.gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.log import enter
 from flinkish.runtime.job.operator import OperatorListener, StreamOperator
-from flinkish.runtime.job.report import FORMAT_VERSION, Row, TaskReport
+from flinkish.runtime.job.report import FORMAT_VERSION, LifecycleCall, Row, TaskReport
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory, TimestampsAndWatermarksOperator
 from flinkish.runtime.sources.alignment import keeps_watermarks
 from flinkish.runtime.sources.progress import STREAM, SourceShare
@@ -90,9 +91,14 @@ class SourceTask(Task):
     the records."""
 
     def __init__(
-        self, job: JobDescriptor, vertex: VertexDescriptor, subtask: int, listener: OperatorListener | None = None
+        self,
+        job: JobDescriptor,
+        vertex: VertexDescriptor,
+        subtask: int,
+        listener: OperatorListener | None = None,
+        trace: deque[LifecycleCall] | None = None,
     ) -> None:
-        super().__init__(job, vertex, subtask, listener=listener)
+        super().__init__(job, vertex, subtask, listener=listener, trace=trace)
         self._opened = False
         self.closed_in: int | None = None
         self._reader: SplitReader | None = None

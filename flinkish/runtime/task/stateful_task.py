@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.core.state import StateDescriptor
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
-from flinkish.errors import IncompatibleJobError
+from flinkish.errors import IncompatibleJobError, failures_of_user_code, message_of
 from flinkish.runtime.exchange.buffer import (
     CACHED,
     LOOKED_UP,
@@ -38,7 +38,7 @@ from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name
 from flinkish.runtime.job.deployment import CHANGELOG_VERTEX, JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.log import enter
 from flinkish.runtime.job.operator import ERROR_BUDGET, OperatorListener
-from flinkish.runtime.job.report import TaskHeader, TaskReport, silent_origins
+from flinkish.runtime.job.report import LifecycleCall, TaskHeader, TaskReport, silent_origins
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.files.references import delete_unneeded
@@ -143,8 +143,6 @@ class _Share:
     steps: Iterator[Step] | None = None
     #: buffers with rows of a savepoint
     restored: list[Buffer] = field(default_factory=list)
-    #: whether all input of the epoch was consumed
-    consumed: bool = False
 
 
 class StatefulTask(Task, TaskLife):
@@ -159,8 +157,9 @@ class StatefulTask(Task, TaskLife):
         directory: StateDirectory | None = None,
         memory: ManagedMemory | None = None,
         listener: OperatorListener | None = None,
+        trace: deque[LifecycleCall] | None = None,
     ) -> None:
-        super().__init__(job, vertex, subtask, directory, memory, listener)
+        super().__init__(job, vertex, subtask, directory, memory, listener, trace)
         self.directory = directory
         self.operator_states = StoredOperatorStates(
             self.chain.states, directory, job.settings.inline_state_bytes, f"task '{self.name}'", job.classes
@@ -173,6 +172,8 @@ class StatefulTask(Task, TaskLife):
         self._share: _Share | None = None
         #: the version of the stored state that this task holds in memory; None if it holds none yet
         self.token: bytes | None = None
+        #: the last epoch that was assigned
+        self.epoch = -1
         #: the state changes of the running epoch, for the changelog
         self._changes: list[Change] = []
         self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
@@ -198,7 +199,7 @@ class StatefulTask(Task, TaskLife):
             joined._replace(stretches=self.chain.process_stretch is not None),
             header.group_watermarks_ms,
         )
-        self._share, self.records_in = _Share(header, load_body, stamp, gate), 0
+        self._share, self.records_in, self.epoch = _Share(header, load_body, stamp, gate), 0, stamp.epoch
 
     def add_records(self, buffers: Iterable[Buffer]) -> None:
         """Set the buffers of the epoch: an iterator over sorted buffers, which is read only as far as they are
@@ -229,36 +230,26 @@ class StatefulTask(Task, TaskLife):
         """Whether the task has an epoch and its stored state is not restored yet."""
         return self._share is not None and self.task_state is not TaskState.RUNNING
 
-    def initialize_if_needed(self) -> None:
-        """Load the stored state, except for the files that it refers to, and change to RESTORING."""
-        if self.task_state is TaskState.RESTORING:
-            return
-        self._to(TaskState.RESTORING)
-        if self.token is None:
-            share = self.share
-            self._load(TaskBody.decode(share.load_body()), share.header)
-        if self.directory is not None and self.directory.keeps_copies:
-            self._to_restore = [file for owner in self._file_owners() for file in owner.files()]
-            if self.directory.copies():
-                self.directory.release_stale(self.directory.names())
-
-    def restore(self, max_bytes: int) -> None:
-        """Fetch about ``max_bytes`` of the state's files to the executor's disk and check them. The task is RUNNING
-        once all of them are there."""
-        left = max_bytes
-        while self._to_restore and left > 0:
-            file = self._to_restore[-1]
+    def restore(self) -> None:
+        """Load the stored state; where copies are kept, fetch the files that it refers to to the executor's disk, and
+        check them. Goes on where it was if it has failed before."""
+        if self.task_state is TaskState.CREATED:
+            self._to(TaskState.RESTORING)
+            self._load(TaskBody.decode(self.share.load_body()), self.share.header)
+            if self.directory is not None and self.directory.keeps_copies:
+                self._to_restore = [file for owner in self._file_owners() for file in owner.files()]
+                if self.directory.copies():
+                    self.directory.release_stale(self.directory.names())
+        while self._to_restore:
             assert self.directory is not None
             # fetches the file if there is no copy, or if the copy is damaged
-            self.directory.open(file)
+            self.directory.open(self._to_restore[-1])
             self._to_restore.pop()
-            left -= file.size_bytes
-        if not self._to_restore:
-            self._check_claimed()
-            self.operator_states.take_in()
-            self._to(TaskState.RUNNING)
-            if self.directory is not None and self.directory.keeps_copies:
-                _LOG.info("%s is restored: %d files fetched, %d bytes", self.name, *self._fetched())
+        self._check_claimed()
+        self.operator_states.take_in()
+        self._to(TaskState.RUNNING)
+        if self.directory is not None and self.directory.keeps_copies:
+            _LOG.info("%s is restored: %d files fetched, %d bytes", self.name, *self._fetched())
 
     def _check_claimed(self) -> None:
         """Check that the operators of all stored state that belongs to no key are in the chain, or that their state was
@@ -287,7 +278,6 @@ class StatefulTask(Task, TaskLife):
 
     def close_clean(self) -> None:
         """Close the task at its normal end, with its functions."""
-        self.suspend()
         self._to(TaskState.CLOSED)
         if self._opened:
             self.close()
@@ -299,30 +289,17 @@ class StatefulTask(Task, TaskLife):
         if self.task_state is not TaskState.CLOSED:
             self._to(TaskState.CLOSED)
         self.discard()
-        # only the first error matters; errors of closing after it are of no help
-        with suppress(Exception):
+        try:
             self.dispose()
+        except failures_of_user_code() as error:
+            # another error came first, or nobody waits for the task any more
+            _LOG.warning("%s could not be closed: %s: %s", self.name, type(error).__name__, message_of(error))
 
     def take_over(self, other: StatefulTask) -> None:
         """Take over the epoch of a task that was closed before it has consumed anything, to revive it."""
-        self._share = other._share
+        self._share, self.epoch = other._share, other.epoch
 
     # ------------------------------------------------------------------------------------------------ an epoch
-
-    @property
-    def has_share(self) -> bool:
-        """Whether the task has an epoch to work on."""
-        return self._share is not None
-
-    @property
-    def has_work(self) -> bool:
-        """Whether the task has an epoch and is RUNNING."""
-        return self._share is not None and self.task_state is TaskState.RUNNING
-
-    @property
-    def commit_needed(self) -> bool:
-        """Whether all input of an epoch was consumed and its result is not handed over yet."""
-        return self._share is not None and self._share.consumed
 
     def begin(self) -> None:
         """Begin the epoch: restore the rows of a savepoint, and open the chain the first time."""
@@ -369,13 +346,16 @@ class StatefulTask(Task, TaskLife):
         if self.directory is not None:
             delete_unneeded(self.directory, self._file_owners(), header.epoch, RETAINED_EPOCHS)
 
-    def maybe_punctuate(self) -> int:
-        """Fire the processing-time timers that are due at the epoch's time. Returns how many timers, of event time too,
-        have fired since the last call."""
+    def punctuate(self) -> None:
+        """Fire the processing-time timers that are due at the epoch's time. Once all input has ended, none fires any
+        more, as in Flink, which quiesces them before ``finish``."""
         enter(self.log)
+        if self.share.gate.valve.combined_ms != MAX_WATERMARK_MS:
+            self._fire_processing_timers()
+
+    def _fire_processing_timers(self) -> None:
         for operator in self.chain.operators:
             operator.advance_processing_time(self.share.stamp.time_ms)
-        return 0 if self.keyed_state is None else self.keyed_state.take_fired()
 
     def process(self, max_num_records: int) -> bool:
         """Consume input in time order, firing event-time timers as the watermark rises, until about ``max_num_records``
@@ -405,14 +385,16 @@ class StatefulTask(Task, TaskLife):
                 if budget <= 0:
                     return True
             elif isinstance(step, WatermarkStep):
+                if step.watermark_ms == MAX_WATERMARK_MS:
+                    self._fire_processing_timers()
                 self.chain.process_watermark(step.watermark_ms)
             else:
                 self.chain.head.process_status(step.idle)
-        share.consumed = True
         return False
 
-    def prepare_commit(self) -> TaskResult:
-        """Handle the barrier, after all input of the epoch was consumed: snapshot the state and report the epoch."""
+    def prepare_commit(self, standby: Mapping[TaskId, int]) -> TaskResult:
+        """Handle the barrier, after all input of the epoch was consumed: snapshot the state and report the epoch, with
+        the standby tasks of the worker."""
         enter(self.log)
         share = self.share
         finished = share.gate.valve.combined_ms == MAX_WATERMARK_MS
@@ -433,7 +415,7 @@ class StatefulTask(Task, TaskLife):
             saved=saved,
         )
         result = TaskResult(after, body, written)
-        self._report(self._report_of(share, result))
+        self._report(self._report_of(share, result, standby))
         enter(None)
         if self.job.settings.changelog:
             self._log_changes(share, result)
@@ -489,7 +471,7 @@ class StatefulTask(Task, TaskLife):
         files, size_bytes = self._fetched_before
         return self.directory.fetched_files - files, self.directory.fetched_bytes - size_bytes
 
-    def _report_of(self, share: _Share, result: TaskResult) -> TaskReport:
+    def _report_of(self, share: _Share, result: TaskResult, standby: Mapping[TaskId, int]) -> TaskReport:
         files, size_bytes = self._take_fetched()
         return TaskReport(
             **self._figures(share.stamp),
@@ -503,6 +485,7 @@ class StatefulTask(Task, TaskLife):
             silent_splits=self._silent_splits(result.header),
             timer_ms=self._first_processing_timer(),
             waiting_timers=self._waiting_timers(result.header),
+            standby=dict(standby),
         )
 
     def _first_processing_timer(self) -> int | None:

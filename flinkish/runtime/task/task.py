@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,7 +18,7 @@ from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, EpochInfo
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor, sink_vertex
 from flinkish.runtime.job.log import TaskLog
 from flinkish.runtime.job.operator import OperatorListener
-from flinkish.runtime.job.report import Row, TaskHeader, TaskPlace, TaskReport
+from flinkish.runtime.job.report import LifecycleCall, Row, TaskHeader, TaskPlace, TaskReport
 from flinkish.runtime.operators.source_and_sink import SinkEmit, SinkWriterOperator, encode_committables
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksOperator
 from flinkish.runtime.process import new_figures
@@ -102,6 +103,7 @@ class Task:
         directory: StateDirectory | None = None,
         memory: ManagedMemory | None = None,
         listener: OperatorListener | None = None,
+        trace: deque[LifecycleCall] | None = None,
     ) -> None:
         self.job = job
         self.vertex = vertex
@@ -139,7 +141,7 @@ class Task:
             else None
         )
         self.chain = OperatorChain(
-            vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch, listener
+            vertex, subtask, job.attempt, job.settings, self._emit, self.keyed_state, epoch, listener, trace
         )
         for operator, descriptor in zip(self.chain.operators, vertex.operators):
             if isinstance(operator, SinkWriterOperator) and descriptor.sink is not None:
@@ -264,10 +266,10 @@ TASK_TIMEOUT_MS = 60_000
 class TaskState(Enum):
     """A state in the lifecycle of a task downstream of a shuffle, and of a standby task (Kafka Streams' Task.State).
 
-        CREATED -> RESTORING -> RUNNING -> SUSPENDED -> CLOSED
+        CREATED -> RESTORING -> RUNNING -> CLOSED
 
-    A task is restored before it runs, the first time and after it was suspended. It is suspended before it is closed
-    clean; it can be closed dirty in any state. CLOSED is final: a task that is revived is another object.
+    A task is restored before it runs. It can be closed in any state, and CLOSED is final: a task that is revived, or
+    that comes back from another worker, is another object.
     """
 
     #: nothing of the task's stored state was read
@@ -275,18 +277,15 @@ class TaskState(Enum):
     #: the files that its state refers to are fetched to the executor's disk
     RESTORING = "RESTORING"
     RUNNING = "RUNNING"
-    #: the task will probably continue elsewhere; it keeps its state in memory until that is known
-    SUSPENDED = "SUSPENDED"
     CLOSED = "CLOSED"
 
 
 _S = TaskState
 
 TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
-    _S.CREATED: frozenset({_S.RESTORING, _S.SUSPENDED, _S.CLOSED}),
-    _S.RESTORING: frozenset({_S.RUNNING, _S.SUSPENDED, _S.CLOSED}),
-    _S.RUNNING: frozenset({_S.SUSPENDED, _S.CLOSED}),
-    _S.SUSPENDED: frozenset({_S.RESTORING, _S.CLOSED}),
+    _S.CREATED: frozenset({_S.RESTORING, _S.CLOSED}),
+    _S.RESTORING: frozenset({_S.RUNNING, _S.CLOSED}),
+    _S.RUNNING: frozenset({_S.CLOSED}),
     _S.CLOSED: frozenset(),
 }
 
@@ -322,11 +321,6 @@ class TaskLife:
     def _to(self, state: TaskState) -> None:
         before, self.task_state = self.task_state, next_state(self.task_state, state, self.name)
         _LOG.debug("%s goes from %s to %s", self.name, before.name, state.name)
-
-    def suspend(self) -> None:
-        """Suspend the task, because it will probably continue elsewhere."""
-        if self.task_state is not TaskState.SUSPENDED:
-            self._to(TaskState.SUSPENDED)
 
     def maybe_init_task_timeout_or_throw(self, now_ms: int, error: Exception) -> None:
         """Wait after a temporary failure, or raise its error if the task has waited for `TASK_TIMEOUT_MS`."""

@@ -4,14 +4,15 @@ finds out, without any task, which states a program declares."""
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flinkish.common.typeinfo import Types
 from flinkish.errors import FlinkishError, failures_of_user_code, message_of
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.operator import OperatorListener
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.state.files.directory import state_directory
 from flinkish.runtime.state.files.references import epoch_of
 from flinkish.runtime.state.limits import ManagedMemory
@@ -80,6 +81,8 @@ class StandbyTask(TaskLife):
         self.task_id = task_id
         self.name = name
         self.directory = directory
+        #: number of the files that are copied
+        self.copies = 0
 
     def update(self, max_bytes: int) -> int:
         """Copy about ``max_bytes`` of the files that are not here yet, and delete copies of files that are gone.
@@ -92,15 +95,10 @@ class StandbyTask(TaskLife):
         missing = sorted(names - self.directory.copies())
         while missing and copied < max_bytes:
             copied += self.directory.fetch_ahead(missing.pop(0))
+        self.copies = len(names) - len(missing)
         if not missing and self.task_state is TaskState.RESTORING:
             self._to(TaskState.RUNNING)
         return copied
-
-    def close_clean(self) -> None:
-        """Close the task and delete its copies, because they are not needed any more."""
-        self.suspend()
-        self._to(TaskState.CLOSED)
-        self.directory.release(self.directory.copies())
 
     def close_dirty(self) -> None:
         """Close the task and leave the copies as they are, since every copy is checked when it is used."""
@@ -109,7 +107,6 @@ class StandbyTask(TaskLife):
 
     def recycle(self) -> StateDirectory:
         """Close the task but keep its copies, for the active task of the subtask; returns their directory."""
-        self.suspend()
         self._to(TaskState.CLOSED)
         return self.directory
 
@@ -123,6 +120,7 @@ class Tasks:
         copies: folder on the executor's disk for copies of these files; None if the files are read in place.
         listener: is called with all that each operator receives and emits.
         read_only: whether state files must be neither written nor deleted.
+        trace: gets the calls of the lifecycle of the operators; None: they are not traced.
     """
 
     def __init__(
@@ -132,7 +130,9 @@ class Tasks:
         copies: str | None,
         listener: OperatorListener | None = None,
         read_only: bool = False,
+        trace: deque[LifecycleCall] | None = None,
     ) -> None:
+        self._trace = trace
         self._job = job
         self._state = state
         self._copies = copies
@@ -147,55 +147,51 @@ class Tasks:
         """The name of a task as Flink shows it, such as ``Map -> Sink (1/2)``."""
         return self._job.vertex(task_id[0]).task_name(task_id[1])
 
-    def names(self, tasks: Iterable[TaskId]) -> str:
-        """The names of several tasks, in order, as one text."""
-        return f"[{', '.join(map(self.name, sorted(tasks)))}]"
-
     def has_copies(self, task_id: TaskId) -> bool:
         """Whether the state files of a task are copied to the executor's disk."""
         return bool(self._state) and self._copies is not None and self._job.vertex(task_id[0]).stateful
 
     def create(self, task_id: TaskId, directory: StateDirectory | None = None) -> StatefulTask:
-        """Create an active task. ``directory`` is that of the task that it replaces, if any."""
-        directory = directory or self._directory(task_id)
+        """Create an active task. ``directory`` is that of the task that it replaces, if any; a standby task leaves its
+        own."""
+        standby = self.standby.pop(task_id, None)
+        directory = directory or (self._directory(task_id) if standby is None else standby.recycle())
         vertex, subtask = self._job.vertex(task_id[0]), task_id[1]
-        task = StatefulTask(self._job, vertex, subtask, directory, self._memory, self._listener)
+        task = StatefulTask(self._job, vertex, subtask, directory, self._memory, self._listener, self._trace)
         self.active[task_id] = task
         return task
 
-    def create_standby(self, task_id: TaskId, directory: StateDirectory | None = None) -> None:
-        """Create a standby task, unless the task has no state files to copy."""
-        if self.has_copies(task_id):
-            found = directory or self._directory(task_id)
-            assert found is not None
-            self.standby[task_id] = StandbyTask(task_id, self.name(task_id), found)
+    def create_standby(self, task_id: TaskId) -> None:
+        """Create a standby task of a task that has state files to copy."""
+        directory = self._directory(task_id)
+        assert directory is not None
+        self.standby[task_id] = StandbyTask(task_id, self.name(task_id), directory)
 
-    def recycle(self, task_id: TaskId) -> StateDirectory | None:
-        """Close an active or a standby task that one of the other kind replaces. Its files on the disk stay; returns
-        their directory."""
-        standby = self.standby.pop(task_id, None)
-        if standby is not None:
-            return standby.recycle()
-        task = self.active[task_id]
-        task.close_clean()
-        del self.active[task_id]
-        return task.directory
+    def make_room(self, most: int, epoch: int) -> None:
+        """Close the tasks that were used longest ago, as many as there are more than ``most``; not those that have run
+        in this epoch. One that cannot be closed in order is closed dirty."""
+        for task_id in list(self.active)[: max(len(self.active) - most, 0)]:
+            task = self.active[task_id]
+            if task.epoch >= epoch:
+                return
+            del self.active[task_id]
+            try:
+                task.close_clean()
+            except failures_of_user_code() as error:
+                _LOG.warning("%s could not be closed: %s", task.name, message_of(error))
+                task.close_dirty()
 
-    def close_clean(self, task_id: TaskId) -> None:
-        """Close a task at its normal end."""
-        standby = self.standby.pop(task_id, None)
-        if standby is not None:
-            standby.close_clean()
-            return
-        self.active[task_id].close_clean()
-        del self.active[task_id]
-
-    def close_dirty(self, task_id: TaskId) -> None:
-        """Close a task and discard all that it holds in memory; only the stored state is valid."""
+    def close_dirty(self, task_id: TaskId, discard_copies: bool = False) -> None:
+        """Close a task and discard all that it holds in memory; only the stored state is valid. ``discard_copies``:
+        also what the executor's disk has of it."""
         task = self.active.pop(task_id, None) or self.standby.pop(task_id, None)
-        if task is not None:
-            _LOG.debug("%s is closed dirty", task.name)
-            task.close_dirty()
+        if task is None:
+            return
+        _LOG.debug("%s is closed dirty", task.name)
+        task.close_dirty()
+        if discard_copies and task.directory is not None:
+            with suppress(FlinkishError):
+                task.directory.wipe()
 
     def _directory(self, task_id: TaskId) -> StateDirectory | None:
         """The directory of a task's state files; None if all of its state is stored with the task."""

@@ -35,7 +35,7 @@ def test_automatic_is_batch_when_all_sources_end() -> None:
     assert sorted(results_of(pairs(env).key_by(lambda pair: pair[0]).max(1))) == [("a", 3), ("b", 5)]
     endless = env.add_source(DataGeneratorSource(lambda i: i))
     endless.key_by(lambda n: n).sum().print()
-    assert "Reduce" in env.get_execution_plan()
+    assert "Sum" in env.get_execution_plan()
 
 
 def test_an_endless_source_is_refused_in_batch_mode() -> None:

@@ -69,7 +69,7 @@ def test_keys_parallelism_and_unions_cut_chains() -> None:
         ("Source: Collection Source", 0),
         ("Source: Collection Source -> narrow", 0),
         ("wide", 1),
-        ("Reduce -> Sink: Print to Std. Out", 2),
+        ("Sum -> Sink: Print to Std. Out", 2),
     ]
     assert [vertex.id for vertex in job.vertices] == [0, 1, 2, 3]
     assert [(given.vertex, given.input_index) for given in job.vertices[3].inputs] == [(2, 0), (1, 0)]

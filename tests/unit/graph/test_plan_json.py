@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.datastream import OutputTag, StreamExecutionEnvironment
@@ -28,7 +30,7 @@ def test_a_small_program_has_the_plan_that_flink_gives_it() -> None:
         (1, "Source: Collection Source", "Data Source", "Source: Collection Source", 1, None),
         (2, "Map", "Operator", "Map", 2, "REBALANCE"),
         (3, key_by, "Operator", key_by, 2, "FORWARD"),
-        (4, "Reduce", "Operator", "the sums", 2, "HASH"),
+        (4, "Sum", "Operator", "the sums", 2, "HASH"),
         (5, "Sink: Print to Std. Out", "Data Sink", "Sink: Print to Std. Out", 2, "FORWARD"),
     ]
     plan: list[dict[str, Any]] = []
@@ -58,7 +60,7 @@ def test_the_plan_has_the_operators_that_pyflink_puts_behind_key_by() -> None:
         ("Source: From Collection", 1, []),
         (key_by, 1, [("Source: From Collection", "FORWARD")]),
         ("Plus Two Map", 3, [(key_by, "HASH")]),
-        ("Reduce", 4, [(key_by, "HASH")]),
+        ("Sum", 4, [(key_by, "HASH")]),
         (key_by, 4, [("Source: From Collection", "REBALANCE")]),
         ("Sink: Print to Std. Out", 4, [("Plus Two Map", "REBALANCE")]),
         ("_keyed_stream_values_operator", 4, [(key_by, "HASH")]),
@@ -112,20 +114,32 @@ def test_the_table_leads_from_operator_to_vertex_level_and_subtasks() -> None:
     source = env.from_source(NumberSequenceSource(1, 9), WatermarkStrategy.no_watermarks(), "numbers")
     source.map(lambda n: n).uid("same").key_by(lambda n: n % 3).sum().set_max_parallelism(6).print()
     assert columns(env) == [
-        ["Source: numbers", "(source-numbers-1)", "0", "0", "2", "-", "Source Task 0, Source Task 1", "-"],
+        ["Source: numbers", "(source-numbers-1)", "0", "0", "2", "-", "Source: numbers -> Map (1/2), (2/2)", "-"],
         ["  Map", "same", "0", "", "", "", "", "HASH -> 1"],
-        ["Reduce", "(reduce-3)", "1", "1", "2", "6", "Task 1.0, Task 1.1", "-"],
+        ["Sum", "(reduce-3)", "1", "1", "2", "6", "Sum -> Sink: Print to Std. Out (1/2), (2/2)", "-"],
         ["  Sink: Print to Std. Out", "(sink-print-to-std-out-4)", "1", "", "", "", "", "-"],
     ]
 
 
-def test_source_tasks_are_counted_over_all_sources_and_many_subtasks_are_shown_by_their_ends() -> None:
+@pytest.mark.parametrize(
+    ("parallelism", "shown"),
+    [(1, "Map (1/1)"), (4, "Map (1/4), (2/4), (3/4), (4/4)"), (10, "Map (1/10), (2/10), ..., (10/10)")],
+)
+def test_tasks_have_flinks_names_and_of_many_the_ends_are_shown(parallelism: int, shown: str) -> None:
+    env = new_environment(parallelism=parallelism)
+    env.from_collection([1]).rebalance().map(lambda n: n)
+    assert [cells[6] for cells in columns(env)] == ["Source: Collection Source (1/1)", shown]
+
+
+@pytest.mark.parametrize("method", ["sum", "min", "max", "min_by", "max_by", "reduce"])
+def test_plans_name_an_aggregation_and_its_generated_uid_and_pyflinks_name_stay(method: str) -> None:
     env = new_environment()
-    env.from_collection([1]).union(env.from_collection([2])).map(lambda n: n)
-    assert [cells[6] for cells in columns(env)] == ["Source Task 0", "Source Task 1", "Task 2.0"]
-    env = new_environment(parallelism=10)
-    env.from_collection([1]).map(lambda n: n)
-    assert columns(env)[1][6] == "Task 1.0, Task 1.1, ..., Task 1.9"
+    keyed = env.from_collection([1]).key_by(lambda n: n)
+    stream = keyed.reduce(max) if method == "reduce" else getattr(keyed, method)()
+    assert columns(env)[1][:2] == [method.title().replace("_", " "), "(reduce-2)"]
+    assert stream.get_name() == "Reduce"
+    stream.name("Sum")
+    assert (columns(env)[1][:2], stream.get_name()) == (["Sum", "(sum-2)"], "Sum"), "the program's name is the name"
 
 
 def test_side_outputs_are_shown_with_their_tags() -> None:

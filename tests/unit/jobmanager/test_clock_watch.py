@@ -105,7 +105,7 @@ def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
     monkeypatch.setattr(query_attempt, "LOOK_S", 0.0)
     monkeypatch.setattr(epoch_listeners, "connection_of_this_thread", lambda spark: None)
     monkeypatch.setattr(query_attempt, "check_committed", lambda *_: None)
-    monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret=""))
+    monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret="", version="0-00000000"))
     monkeypatch.setattr(query_attempt, "epochs_that_do_not_run", lambda spark: nullcontext())
     directory = JobDirectory(str(tmp_path))
     directory.claim("clicks")

@@ -61,7 +61,7 @@ def test_a_query_whose_thread_hangs_is_left_after_the_timeout_of_cancellations(
             return [QueryRun(PlanOptions(), False, 0)]
 
     monkeypatch.setattr(query_attempt, "check_committed", lambda *_: None)
-    monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret=""))
+    monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret="", version="0-00000000"))
     monkeypatch.setattr(query_attempt, "epochs_that_do_not_run", lambda spark: nullcontext())
     query, observer, directory = Hung(), JobRun(JobID(), "clicks"), JobDirectory(str(tmp_path))
     directory.claim("clicks")

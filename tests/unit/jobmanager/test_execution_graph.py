@@ -20,7 +20,7 @@ from flinkish.jobmanager.job.description import (
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.partitioners import BroadcastPartitioner, EdgeDescriptor, InputDescriptor
 from flinkish.runtime.job.accumulators import encode_accumulators
-from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.task.progress import EpochProgress, SlowCall, TaskProgress
@@ -61,10 +61,10 @@ def epoch(number: int, *tasks: TaskReport, end: bool = False) -> EpochReport:
 class Graph:
     """A graph with a clock, and the executions that it has told the end of."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: JobSettings = JOB.settings) -> None:
         self.clock = ManualClock(1_000)
         self.ended: list[str] = []
-        self.graph = ExecutionGraph(JOB, self.clock, self._end)
+        self.graph = ExecutionGraph(replace(JOB, settings=settings), self.clock, self._end)
         self.done, self.failed = self.graph.epoch_done, self.graph.attempt_failed
 
     def _end(self, execution: Execution) -> None:
@@ -128,6 +128,24 @@ def test_an_execution_sums_up_what_its_task_reports(graph: Graph) -> None:
     assert (vertex.inputs, vertex.operators[0].uid_given) == ((0,), True)
     graph.done(epoch(5, counts(0, state_bytes=0)))
     assert graph.current(1, 0).state_bytes == 70, "state that was not written again is as large as it was"
+
+
+def test_standby_tasks_are_told_with_their_executors_and_forgotten_with_the_attempt() -> None:
+    graph = Graph(JobSettings(standby_replicas=1)).started()
+
+    def told() -> dict[int, list[tuple[str, str, int]]]:
+        return {
+            one.subtask: [(at.host, at.executor, at.files) for at in one.standby] for one in graph.vertex(1).subtasks
+        }
+
+    graph.done(epoch(3, counts(0, standby={(1, 1): 3}), counts(1, standby={(1, 1): 2})))
+    assert told() == {0: [], 1: [("host-1", "1", 3)]}, "two processes of one executor"
+    graph.done(epoch(4, counts(0, "2", standby={(1, 0): 0})))
+    assert told() == {0: [("host-2", "2", 0)], 1: [("host-1", "1", 3)]}
+    graph.done(epoch(5, counts(0), counts(1)))
+    assert told() == {0: [("host-2", "2", 0)], 1: []}
+    graph.started(1)
+    assert told() == {0: [], 1: []}
 
 
 def test_an_execution_has_bytes_work_and_rates_of_its_attempt_alone() -> None:

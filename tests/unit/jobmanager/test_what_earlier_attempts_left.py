@@ -90,7 +90,7 @@ def run(attempt: QueryAttempt) -> None:
 @pytest.fixture(autouse=True)
 def _connect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_attempt, "is_remote", lambda spark: True)
-    monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret=""))
+    monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret="", version="0-00000000"))
     monkeypatch.setattr(query_attempt, "check_end", lambda *_: None)
     monkeypatch.setattr(query_attempt, "check_query", lambda *_: Traces((), ()))
     for name in ("epochs_that_do_not_run", "numbers_announced"):

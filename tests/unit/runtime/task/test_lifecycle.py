@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.task import task_manager as module
 from flinkish.runtime.task import task_manager as task_manager_module
-from flinkish.runtime.task.task_manager import task_manager
+from flinkish.runtime.task.task_manager import TaskManager, task_manager
 from tests.support.chains import STORY, Telling, Worker, sent, take_story, vertex
 
 END = ("wm", MAX_WATERMARK_MS)
@@ -40,8 +42,8 @@ def test_a_task_lives_as_in_flink() -> None:
         *[(name, ("watermark", MAX_WATERMARK_MS)) for name in "abc"],
         *[(name, "finish") for name in "abc"],
         *[(name, "snapshot") for name in "abc"],
-        *[(name, "close") for name in "abc"],
-        *[(name, "dispose") for name in "abc"],
+        *[(name, "close") for name in "cba"],
+        *[(name, "dispose") for name in "cba"],
     ]
 
 
@@ -86,7 +88,7 @@ def test_a_task_that_fails_goes_straight_to_dispose_and_sends_nothing() -> None:
     STORY.clear()
     with pytest.raises(UserCodeError):
         worker.run(0, "boom")
-    assert only(take_story(), "snapshot", "finish", "close", "dispose") == [("a", "dispose"), ("b", "dispose")]
+    assert only(take_story(), "snapshot", "finish", "close", "dispose") == [("b", "dispose"), ("a", "dispose")]
     assert sent(worker.run(0, "again")) == ["again"]
     assert only(take_story(), "setup", "open") == [("b", "setup"), ("a", "setup"), ("b", "open"), ("a", "open")]
 
@@ -100,7 +102,7 @@ def test_an_error_at_dispose_does_not_hide_the_first_error_nor_keep_others_from_
     worker = Worker(vertex("a", "b", hooks={"a": also}))
     with pytest.raises(UserCodeError, match="boom"):
         worker.run(0, "boom")
-    assert only(take_story(), "dispose") == [("a", "dispose"), ("b", "dispose")]
+    assert only(take_story(), "dispose") == [("b", "dispose"), ("a", "dispose")]
 
 
 def test_an_open_that_fails_is_an_error_of_that_operator_and_all_are_disposed_of() -> None:
@@ -111,7 +113,42 @@ def test_an_open_that_fails_is_an_error_of_that_operator_and_all_are_disposed_of
     worker = Worker(vertex("a", "b", hooks={"a": refuse}))
     with pytest.raises(UserCodeError, match="OSError in user code: no connection.*uid-a"):
         worker.run(0, 1)
-    assert only(take_story(), "dispose") == [("a", "dispose"), ("b", "dispose")]
+    assert only(take_story(), "dispose") == [("b", "dispose"), ("a", "dispose")]
+
+
+def test_a_close_that_raises_at_the_end_of_the_attempt_is_logged_and_the_others_are_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def at_dispose(operator: Telling, event: str, detail: Any) -> None:
+        if event == "dispose":
+            raise SystemExit("not now")
+
+    worker = Worker(vertex("a", "b", parallelism=2, hooks={"b": at_dispose}))
+    worker.run(0, 1)
+    worker.run(1, 1)
+    STORY.clear()
+    worker.manager.dispose()
+    assert only(take_story(), "dispose") == [("b", "dispose"), ("a", "dispose")] * 2
+    assert [message for message in caplog.messages if "could not be closed" in message] == [
+        f"a -> b ({number}/2) could not be closed: SystemExit: not now" for number in (1, 2)
+    ]
+
+
+def test_the_lifecycle_is_traced_if_that_is_wanted() -> None:
+    worker = Worker(vertex("a", "b"))
+    worker.run(0, 1)
+    assert worker.manager.trace is None
+    settings = replace(worker.job.settings, trace_lifecycle=True)
+    worker.manager = TaskManager(replace(worker.job, settings=settings))
+    worker.run(0, 1, END)
+    assert worker.manager.trace is not None
+    calls = ["setup", "initialize_state", "open", "finish", "snapshot_state", "close", "dispose"]
+    in_order = {"setup": "ba", "close": "ba", "dispose": "ba"} | dict.fromkeys(("finish", "snapshot_state"), "ab")
+    expected = [(name, call) for call in calls if call in in_order for name in in_order[call]]
+    opened = [(name, call) for name in "ba" for call in ("initialize_state", "open")]
+    assert [(call.operator, call.call) for call in worker.manager.trace] == [*expected[:2], *opened, *expected[2:]]
+    assert {(call.task, call.pid) for call in worker.manager.trace} == {("a -> b (1/1)", os.getpid())}
+    assert {call.epoch for call in worker.manager.trace if call.call in ("snapshot_state", "close")} == {0}
 
 
 def test_an_epoch_that_fails_elsewhere_leaves_nothing_in_memory() -> None:
@@ -149,6 +186,7 @@ def test_tasks_beyond_the_limit_make_room_closed_clean_and_come_back(monkeypatch
     worker = Worker(vertex("a", parallelism=2))
     worker.run(0, 1)
     STORY.clear()
+    worker.next_epoch()
     worker.run(1, 1)
     assert only(take_story(), "close", "dispose", "open") == [("a", "close"), ("a", "dispose"), ("a", "open")]
     worker.next_epoch()

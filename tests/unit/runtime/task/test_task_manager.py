@@ -1,43 +1,45 @@
-"""The TaskManager, method by method, over real files of state."""
+"""The TaskManager of a worker, over real files of state."""
 
 from __future__ import annotations
 
-import logging
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ValueStateDescriptor
-from flinkish.core.time import TimeDomain
-from flinkish.errors import CorruptStateError, IllegalTransitionError, OperationError, UserCodeError
+from flinkish.core.time import MAX_WATERMARK_MS, TimeDomain
+from flinkish.errors import CorruptStateError, IllegalTransitionError, OperationError
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
-from flinkish.runtime.job.report import TaskReport
+from flinkish.runtime.job.report import TaskHeader, TaskReport
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files import directory
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
 from flinkish.runtime.task import task_manager as module
+from flinkish.runtime.task.open_functions import TaskOwners
 from flinkish.runtime.task.stateful_task import StatefulTask
 from flinkish.runtime.task.task import TASK_TIMEOUT_MS, TRANSITIONS, EpochStamp, TaskState, next_state
 from flinkish.runtime.task.task_manager import StoredTask, TaskManager
-from flinkish.runtime.task.tasks import StandbyTask
 from tests.support.chains import STORY, Hook, Telling, data, take_story, vertex
 
 #: Of each key's state: with two keys it is too much for what lies with the task.
 VALUE_BYTES = 200_000
 VERTEX = 1
+END = ("wm", MAX_WATERMARK_MS)
 
 
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is open, or known to be right, and nobody sleeps."""
     _forget_open_files(monkeypatch)
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: None))
     STORY.clear()
     yield
     STORY.clear()
@@ -119,14 +121,14 @@ class Executor:
         self.reports = [TaskReport.decode(row[2]) for row in rows if row[0] == REPORT_VERTEX]
         return list(COUNTS)
 
-    def give(self, subtask: int, *elements: Any) -> StatefulTask:
-        """The stored state and the input of an epoch, and nothing more."""
-        header, body = self.stored.get(subtask, (None, None))
-        stamp = EpochStamp(self.epoch, 0)
-        decoded = self.manager.header_of(VERTEX, subtask, header)
-        self.manager.assign_epoch((VERTEX, subtask), decoded, lambda: body, stamp)
-        self.manager.add_records_to_tasks({(VERTEX, subtask): [data(subtask, *elements, sequence=self.epoch)]})
-        return self.manager.tasks.active[VERTEX, subtask]
+    def given(self, subtask: int, *elements: Any) -> StatefulTask:
+        """A new task with the stored state and the input of an epoch, and nothing more."""
+        header, body = self.stored[subtask]
+        self.manager.tasks.close_dirty((VERTEX, subtask))
+        task = self.manager.tasks.create((VERTEX, subtask))
+        task.assign(TaskHeader.decode(header, "a test", self.job.classes), lambda: body, EpochStamp(self.epoch, 0))
+        task.add_records([data(subtask, *elements, sequence=self.epoch)])
+        return task
 
     def names(self, subtask: int) -> list[Path]:
         return sorted((self.folder / "keyed-state" / str(VERTEX) / str(subtask)).glob("*.arrow"))
@@ -164,44 +166,15 @@ def test_a_task_goes_from_created_to_closed_and_nowhere_else() -> None:
 # ---------------------------------------------------------------------------------------------------- restoration
 
 
-def test_needs_initialization_or_restoration_is_true_only_while_a_task_has_something_to_restore(
-    executor: Executor,
-) -> None:
-    assert not executor.manager.needs_initialization_or_restoration()
-    executor.give(0, 1)
-    assert not executor.manager.needs_initialization_or_restoration(), "it is at the very version that it wrote"
+def test_a_task_is_restored_only_if_it_is_not_at_the_version_that_the_worker_wrote(executor: Executor) -> None:
+    held = executor.manager.tasks.active[VERTEX, 0]
+    executor.run(0, 1)
+    assert executor.manager.tasks.active[VERTEX, 0] is held, "it is at the very version that it wrote"
     executor.worker()
-    task = executor.give(0, 1)
-    assert task.task_state is TaskState.CREATED and executor.manager.needs_initialization_or_restoration()
-    assert executor.manager.try_to_complete_restoration(0)
-    assert task.task_state is TaskState.RUNNING and not executor.manager.needs_initialization_or_restoration()
-
-
-def test_try_to_complete_restoration_goes_on_in_bounded_steps(
-    executor: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for key in range(3, 8):
-        executor.run(0, key, key + 10)
-    files = len(KeyedFiles(executor).referenced)
-    assert files > 1
-    _forget_open_files(monkeypatch)
-    monkeypatch.setattr(module, "RESTORE_STEP_BYTES", 1)
-    executor.worker("another-disk")
-    task = executor.give(0, 1)
-    steps = 1
-    while not executor.manager.try_to_complete_restoration(0):
-        assert task.task_state is TaskState.RESTORING
-        steps += 1
-    assert steps == files == len(executor.copied(0, "another-disk"))
-
-
-class KeyedFiles:
-    """The names that the stored state of subtask 0 refers to."""
-
-    def __init__(self, executor: Executor) -> None:
-        backend = executor.manager.tasks.active[VERTEX, 0].keyed_state
-        assert backend is not None
-        self.referenced = {file.name for file in backend.files()}
+    task = executor.given(0, 1)
+    assert task.task_state is TaskState.CREATED and task.needs_restoration
+    task.restore()
+    assert task.task_state is TaskState.RUNNING and not task.needs_restoration
 
 
 def test_what_is_fetched_is_counted_and_reported_once(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +201,7 @@ def test_files_of_operator_state_are_fetched_before_the_task_runs_and_a_standby_
     assert executor.run(0, 1) == [(1, 2)]
     assert (executor.reports[0].restored_files, executor.reports[0].restored_bytes) == (1, file.stat().st_size)
     _forget_open_files(monkeypatch)
-    executor.worker("third-disk").place(set(), ids(0), executor.epoch)
+    executor.worker("third-disk").keep_standby(ids(0))
     copied = executor.manager.update_standby_tasks()
     assert copied == sum(path.stat().st_size for path in executor.names(0))
     assert executor.run(0, 1) == [(1, 3)]
@@ -253,8 +226,8 @@ def test_without_a_folder_for_copies_nothing_is_read_before_it_is_used(
     opened: list[str] = []
     real = StateDirectory.open
     monkeypatch.setattr(StateDirectory, "open", lambda self, file: opened.append(file.name) or real(self, file))
-    executor.give(0, 1)
-    assert executor.manager.try_to_complete_restoration(0) and not opened
+    executor.given(0, 1).restore()
+    assert not opened
 
 
 def test_files_that_another_worker_has_replaced_are_closed_when_the_task_comes_back(
@@ -274,30 +247,34 @@ def test_files_that_another_worker_has_replaced_are_closed_when_the_task_comes_b
         executor.run(0, 1, 2)
     _forget_open_files(monkeypatch, opened)
     executor.manager = first
-    executor.give(0, 3)
-    assert executor.manager.try_to_complete_restoration(0)
+    executor.given(0, 3).restore()
     assert newer.exists(), "no epoch has cleaned up yet"
     assert len(opened) == 1, "the older one is still in use"
 
 
+@pytest.mark.parametrize(("away_ms", "fails"), [(0, False), (TASK_TIMEOUT_MS // 2, False), (TASK_TIMEOUT_MS, True)])
 def test_a_task_waits_for_storage_that_cannot_be_reached_up_to_its_timeout(
-    executor: Executor, monkeypatch: pytest.MonkeyPatch
+    executor: Executor, monkeypatch: pytest.MonkeyPatch, away_ms: int, fails: bool
 ) -> None:
     _forget_open_files(monkeypatch)
     executor.worker("another-disk")
-    task = executor.give(0, 1)
+    real, tries = directory.storage_of, list[int]()
 
-    def unreachable(path: str) -> NoReturn:
+    def unreachable(path: str) -> Any:
+        if executor.clock.now_ms() >= away_ms and len(tries) > 1 and not fails:
+            return real(path)
+        tries.append(executor.clock.now_ms())
         raise OperationError("the storage is away")
 
-    with monkeypatch.context() as away:
-        away.setattr(directory, "storage_of", unreachable)
-        assert not executor.manager.try_to_complete_restoration(0)
-        assert task.is_waiting and task.task_state is TaskState.RESTORING
+    monkeypatch.setattr(directory, "storage_of", unreachable)
+    monkeypatch.setattr(module.time, "sleep", lambda _: executor.clock.advance(TASK_TIMEOUT_MS // 2))
+    if fails:
         with pytest.raises(OperationError, match="is away"):
-            executor.manager.try_to_complete_restoration(TASK_TIMEOUT_MS)
-    assert executor.manager.try_to_complete_restoration(1)
-    assert not task.is_waiting, "clear_task_timeout"
+            executor.run(0, 1)
+        assert tries[-1] - tries[0] == TASK_TIMEOUT_MS
+    else:
+        assert executor.run(0, 1) == [(1, 2)]
+    assert len(tries) > 1
 
 
 # ---------------------------------------------------------------------------------------------------- corruption
@@ -305,7 +282,7 @@ def test_a_task_waits_for_storage_that_cannot_be_reached_up_to_its_timeout(
 
 @pytest.mark.parametrize("hook", [keep, keep_beside_keys])
 @pytest.mark.parametrize("harm", ["flipped", "truncated", "deleted"])
-def test_handle_corruption_a_damaged_copy_is_fetched_again(
+def test_a_damaged_copy_is_fetched_again(
     tmp_path: Path, hook: Hook, harm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executor = Executor(tmp_path, hook)
@@ -330,7 +307,7 @@ def _harm(path: Path, harm: str) -> None:
 @pytest.mark.parametrize("hook", [keep, keep_beside_keys])
 @pytest.mark.parametrize("copies", [None, "disk"])
 @pytest.mark.parametrize("harm", ["flipped", "truncated", "deleted"])
-def test_handle_corruption_damage_of_the_files_themselves_is_raised_by_name(
+def test_damage_of_the_files_themselves_is_raised_by_name(
     tmp_path: Path, harm: str, copies: str | None, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executor = Executor(tmp_path, hook, copies=copies)
@@ -348,259 +325,110 @@ def test_handle_corruption_damage_of_the_files_themselves_is_raised_by_name(
     assert executor.run(1, 3) == [(3, 2)]
 
 
-def test_handle_corruption_wipes_revives_and_commits_the_healthy_first(
-    executor: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    executor.give(1, 5)
-    executor.manager.try_to_complete_restoration(0)
-    healthy = executor.manager.tasks.active[VERTEX, 1]
-    healthy.begin()
-    executor.manager.handle_rebalance_complete()
-    while executor.manager.process(10, 0):
-        pass
-    assert healthy.commit_needed
-    corrupted = executor.give(0, 1)
-    executor.manager.handle_rebalance_complete()
-    executor.manager.handle_corruption(ids(0))
-    assert (VERTEX, 1) in executor.manager.committed and not healthy.commit_needed
-    assert corrupted.task_state is TaskState.CLOSED and not executor.copied(0) and executor.names(0)
-    revived = executor.manager.tasks.active[VERTEX, 0]
-    assert revived is not corrupted and revived.task_state is TaskState.CREATED
-    assert executor.manager.try_to_complete_restoration(0), "with the stored state that the other one was given"
-    assert revived.task_state is TaskState.RUNNING and executor.copied(0)
+# ------------------------------------------------------------------------------------------- which tasks are here
 
 
-# ---------------------------------------------------------------------------------------------------- assignment
-
-
-def test_handle_assignment_creates_keeps_closes_and_tells(executor: Executor, caplog: pytest.LogCaptureFixture) -> None:
-    kept = executor.manager.tasks.active[VERTEX, 0]
-    executor.run(2, 9)
-    gone = executor.manager.tasks.active[VERTEX, 2]
-    take_story()
-    with caplog.at_level(logging.DEBUG, "flinkish.TaskManager"):
-        executor.manager.handle_assignment(ids(0, 1))
-    assert executor.manager.tasks.active[VERTEX, 0] is kept and set(executor.manager.tasks.active) == ids(0, 1)
-    assert gone.task_state is TaskState.CLOSED
-    assert [event for event in take_story() if event[1] != "setup"] == [("a", "close"), ("a", "dispose")]
-    assert caplog.messages[-1] == (
-        "Handle new assignment with:\n\tNew active tasks: [a (2/3)]\n\tNew standby tasks: []\n"
-        "\tExisting active tasks: [a (1/3)]\n\tExisting standby tasks: []"
-    )
-
-
-def test_handle_assignment_recycles_a_standby_with_what_it_has_copied(
-    executor: Executor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _forget_open_files(monkeypatch)
-    manager = executor.worker("another-disk")
-    manager.handle_assignment(set(), ids(0))
-    assert isinstance(manager.tasks.standby[VERTEX, 0], StandbyTask)
-    assert manager.update_standby_tasks() == executor.names(0)[0].stat().st_size
-    directory = manager.tasks.standby[VERTEX, 0].directory
-    manager.handle_assignment(ids(0))
-    assert manager.tasks.active[VERTEX, 0].directory is directory and not manager.tasks.standby
-    assert executor.run(0, 1) == [(1, 2)]
-    assert executor.reports[0].restored_bytes == 0, "there was nothing to fetch"
-
-
-def test_handle_assignment_recycles_an_active_task_and_keeps_its_files(executor: Executor) -> None:
-    task, copies = executor.manager.tasks.active[VERTEX, 0], executor.copied(0)
-    executor.manager.handle_assignment(set(), ids(0))
-    assert executor.manager.tasks.standby[VERTEX, 0].directory is task.directory and task.task_state is TaskState.CLOSED
-    assert executor.copied(0) == copies
-    executor.manager.handle_assignment(set(), set())
-    assert not executor.copied(0), "a standby that is not needed any more leaves nothing behind"
-
-
-def test_handle_assignment_goes_on_after_a_failed_close_and_raises_the_first_error(tmp_path: Path) -> None:
-    def fail(operator: Telling, event: str, detail: Any) -> None:
-        if event == "close":
-            raise OSError(f"subtask {operator.context.subtask} cannot be closed")
-
-    executor = Executor(tmp_path, fail)
-    for subtask in range(3):
-        executor.run(subtask, 1)
-    tasks = list(executor.manager.tasks.active.values())
-    with pytest.raises(OSError, match="subtask 0 cannot be closed"):
-        executor.manager.handle_assignment(set())
-    assert not executor.manager.tasks.active
-    assert all(task.task_state is TaskState.CLOSED for task in tasks)
-    assert [event for event in take_story() if event[1] == "dispose"] == [("a", "dispose")] * 3
-
-
-# ---------------------------------------------------------------------------------------------------- rebalance
-
-
-def test_handle_rebalance_start_and_complete_nothing_commits_in_between(executor: Executor) -> None:
-    manager = executor.manager
-    task = executor.give(0, 1)
-    task.begin()
-    while manager.process(10, 0):
-        pass
-    manager.handle_rebalance_start()
-    assert manager.commit([task]) == -1
-    assert manager.maybe_commit_active_tasks_per_user_requested() == -1
-    assert task.commit_needed
-    manager.handle_rebalance_complete()
-    assert manager.commit([task]) == 1 and not task.commit_needed
-
-
-def test_a_rebalance_lasts_from_a_new_placement_until_the_moved_tasks_are_restored(executor: Executor) -> None:
-    manager = executor.manager
-    manager.place(ids(0), set(), 5)
-    assert not manager.rebalance_in_progress, "it was here before"
-    manager.place(ids(1), set(), 5)
-    assert manager.rebalance_in_progress and set(manager.tasks.active) == ids(0, 1)
-    executor.run(1, 7)
-    assert not manager.rebalance_in_progress
-
-
-def test_a_rebalance_begins_with_a_stale_token(executor: Executor) -> None:
+def test_a_task_that_ran_elsewhere_in_between_is_another_object(executor: Executor) -> None:
     here = executor.manager
     executor.worker()
     executor.run(0, 1)
     executor.manager = here
     stale = here.tasks.active[VERTEX, 0]
-    executor.give(0, 1)
-    assert here.rebalance_in_progress and stale.task_state is TaskState.CLOSED
-    assert here.tasks.active[VERTEX, 0] is not stale
-
-
-def test_handle_revocation_suspends_and_a_task_that_did_not_move_goes_on_with_its_memory(executor: Executor) -> None:
-    manager = executor.manager
-    task = manager.tasks.active[VERTEX, 0]
-    manager.place(ids(0), set(), 1)
-    manager.place(ids(1), set(), 2)
-    assert task.task_state is TaskState.SUSPENDED
     take_story()
-    assert executor.run(0, 1) == [(1, 2)]
-    assert manager.tasks.active[VERTEX, 0] is task and task.task_state is TaskState.RUNNING
-    assert ("a", "open") not in take_story()
+    assert executor.run(0, 1) == [(1, 3)]
+    assert stale.task_state is TaskState.CLOSED and here.tasks.active[VERTEX, 0] is not stale
+    assert [event for _, event in take_story() if event in ("dispose", "open")] == ["dispose", "open"]
 
 
-def test_handle_revocation_leaves_a_task_at_work_alone(executor: Executor) -> None:
-    task = executor.give(0, 1)
-    executor.manager.handle_revocation(ids(0))
-    assert task.task_state is TaskState.RUNNING
-
-
-def test_handle_lost_all_closes_dirty_and_ends_a_rebalance(executor: Executor) -> None:
-    executor.manager.handle_assignment(ids(0), ids(1))
-    executor.manager.handle_rebalance_start()
+def test_a_worker_closes_what_another_worker_of_the_executor_has_opened_since(tmp_path: Path) -> None:
+    executor = Executor(tmp_path)
+    owners = TaskOwners(str(tmp_path / "owners"))
+    executor.manager.owners = owners
+    executor.run(0, 1)
+    executor.run(1, 1)
     take_story()
-    executor.manager.handle_lost_all()
-    assert not executor.manager.tasks.active and not executor.manager.tasks.standby
-    assert not executor.manager.rebalance_in_progress
-    assert take_story() == [("a", "dispose")]
+    executor.manager.close_lost()
+    assert take_story() == [], "nobody else has opened any"
+    (tmp_path / "owners" / f"{VERTEX}-1").write_text(str(os.getppid()))
+    assert owners.have_changed()
+    executor.manager.close_lost()
+    assert take_story() == [("a", "dispose")] and set(executor.manager.tasks.active) == ids(0)
+    assert executor.run(1, 1) == [(1, 2)], "it may come back"
+    assert owners.lost(ids(0, 1)) == []
 
 
-# ---------------------------------------------------------------------------------------------------- work
+def test_what_does_not_fit_makes_room_in_the_order_of_use_and_not_what_runs_in_the_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_TASKS", 2)
 
-
-def begun(executor: Executor, *subtasks: int, **elements: Any) -> list[StatefulTask]:
-    """Tasks at work on three records each."""
-    tasks = [executor.give(subtask, *range(10 * subtask, 10 * subtask + 3)) for subtask in subtasks]
-    executor.manager.try_to_complete_restoration(0)
-    executor.manager.handle_rebalance_complete()
-    for task in tasks:
-        task.begin()
-    return tasks
-
-
-def test_add_records_to_tasks_refuses_records_of_a_task_that_is_not_here(executor: Executor) -> None:
-    with pytest.raises(Exception, match=r"a \(3/3\), which is no task of this worker"):
-        executor.manager.add_records_to_tasks({(VERTEX, 2): [data(2, 1)]})
-
-
-def test_process_goes_round_the_tasks_and_counts(executor: Executor) -> None:
-    begun(executor, 0, 1, 2)
-    assert executor.manager.process(100, 0) == 9
-    assert executor.manager.process(100, 0) == 0
-    assert executor.manager.commit(list(executor.manager.tasks.active.values())) == 3
-
-
-def test_process_names_the_task_that_fails(tmp_path: Path) -> None:
     def fail(operator: Telling, event: str, detail: Any) -> None:
-        if event == "process" and operator.context.subtask == 1:
-            raise ValueError("no such thing")
+        if event == "close":
+            raise OSError("it cannot be closed")
 
     executor = Executor(tmp_path, fail)
-    begun(executor, 0, 1)
-    with pytest.raises(UserCodeError, match=r"no such thing.*task 'a \(2/3\)', operator 'a' \(uid uid-a\)") as raised:
-        executor.manager.process(100, 0)
-    assert raised.value.task == "a (2/3)"
+    for subtask in (0, 1, 2):
+        executor.run(subtask, 1)
+    assert set(executor.manager.tasks.active) == ids(1, 2), "0 was closed, though with an error"
+    executor.epoch -= 1
+    executor.run(0, 1)
+    executor.epoch -= 1
+    executor.run(1, 1)
+    assert set(executor.manager.tasks.active) == ids(0, 1, 2), "2, 0 and 1 have run in one epoch"
+
+
+# ---------------------------------------------------------------------------------------------------- timers
 
 
 def timers(operator: Telling, event: str, detail: Any) -> None:
-    """A processing-time timer at 10 and an event-time timer at 20 for each key; fires those that are due."""
+    """A processing-time timer at 10 and an event-time timer at the end for each key; the latter registers one more of
+    processing time."""
     backend = operator.context.keyed_state
     assert isinstance(backend, KeyedStateBackend)
     if event == "process":
         for key in detail:
             backend.timers("t").register(TimeDomain.PROCESSING_TIME, 10, key)
-            backend.timers("t").register(TimeDomain.EVENT_TIME, 20, key)
+            backend.timers("t").register(TimeDomain.EVENT_TIME, MAX_WATERMARK_MS, key)
     if event == "watermark":
-        list(backend.due("t", TimeDomain.EVENT_TIME, detail))
+        for _, key, *_ in list(backend.due("t", TimeDomain.EVENT_TIME, detail)):
+            backend.timers("t").register(TimeDomain.PROCESSING_TIME, 9, key)
 
 
-def test_punctuate_says_how_many_timers_of_stream_and_system_time_have_fired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("elements", "fired"),
+    [
+        ((1, 2), [10, 10]),
+        ((1, ("wm", 25)), [10]),
+        # those that records have registered fire before the end of the input, and none that a timer registers at it
+        ((1, END), [10]),
+    ],
+)
+def test_processing_time_timers_are_quiesced_at_the_end_of_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elements: tuple[Any, ...], fired: list[int]
 ) -> None:
+    found: list[int] = []
+
     def advance(self: Telling, time_ms: int) -> None:
-        list(self.context.keyed_state.due("t", TimeDomain.PROCESSING_TIME, time_ms))  # type: ignore[union-attr]
+        backend = self.context.keyed_state
+        assert isinstance(backend, KeyedStateBackend)
+        found.extend(timestamp for timestamp, *_ in backend.due("t", TimeDomain.PROCESSING_TIME, time_ms))
 
     monkeypatch.setattr(Telling, "advance_processing_time", advance, raising=False)
-    executor = Executor(tmp_path, timers)
-    task = executor.give(0, 1, 2, ("wm", 25))
-    executor.manager.try_to_complete_restoration(0)
-    task.begin()
-    assert executor.manager.punctuate() == 0
-    executor.manager.process(100, 0)
-    assert executor.manager.punctuate() == 2, "those of stream time"
-    executor.manager.handle_rebalance_complete()
-    executor.manager.commit([task])
-    result, _ = executor.manager.committed.pop((VERTEX, 0))
-    executor.stored[0] = result.header.encode(), result.body
-    task = executor.give(0, 3)
-    task.share.stamp = EpochStamp(1, 10)
-    assert executor.manager.punctuate() == 2, "those of system time"
-
-
-def test_commit_takes_those_that_need_it_and_says_how_many(executor: Executor) -> None:
-    working, idle = begun(executor, 0, 1)
-    working.process(100)
-    assert (working.commit_needed, idle.commit_needed) == (True, False)
-    working.maybe_init_task_timeout_or_throw(0, OSError())
-    assert executor.manager.commit([working, idle]) == 1
-    assert not working.is_waiting and not working.commit_needed
-    assert set(executor.manager.committed) == ids(0)
-    assert executor.manager.commit([working]) == 0
-
-
-def test_maybe_commit_active_tasks_per_user_requested_commits_those_that_have_asked(executor: Executor) -> None:
-    asking, other = begun(executor, 0, 1)
-    assert executor.manager.maybe_commit_active_tasks_per_user_requested() == 0
-    asking.chain.operators[0].context.epoch.commit_requested = True
-    assert executor.manager.maybe_commit_active_tasks_per_user_requested() == 0, "its input is not consumed"
-    executor.manager.process(100, 0)
-    assert executor.manager.maybe_commit_active_tasks_per_user_requested() == 1
-    _, rows = executor.manager.committed[VERTEX, 0]
-    assert [TaskReport.decode(row[2]).commit_requested for row in rows if row[0] == REPORT_VERTEX] == [True]
-    assert other.commit_needed
+    Executor(tmp_path, timers).run(0, *elements, time_ms=10)
+    assert found == fired
 
 
 # ---------------------------------------------------------------------------------------------------- standby
 
 
-def test_update_standby_tasks_is_bounded_and_follows_what_is_there(
+def test_standby_tasks_copy_bounded_amounts_and_follow_what_is_there(
     executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executor.run(0, 3, 4)
-    source, files = executor.manager, len(executor.names(0))
+    files = len(executor.names(0))
     assert files > 1
     standby = executor.worker("another-disk")
-    standby.handle_assignment(set(), ids(0))
+    standby.keep_standby(ids(0))
     standby.update_standby_tasks(1)
     assert len(executor.copied(0, "another-disk")) == 1
     assert standby.tasks.standby[VERTEX, 0].task_state is TaskState.RESTORING
@@ -608,13 +436,29 @@ def test_update_standby_tasks_is_bounded_and_follows_what_is_there(
         pass
     assert [path.name for path in executor.copied(0, "another-disk")] == [path.name for path in executor.names(0)]
     assert standby.tasks.standby[VERTEX, 0].task_state is TaskState.RUNNING
+    executor.run(1, 9)
+    assert executor.reports[0].standby == {(VERTEX, 0): files}, "the driver is told by the tasks at work there"
     executor.names(0)[0].unlink()
     standby.update_standby_tasks()
     assert len(executor.copied(0, "another-disk")) == files - 1
-    source.dispose()
+
+
+def test_a_standby_task_leaves_the_task_that_replaces_it_what_it_has_copied(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _forget_open_files(monkeypatch)
+    manager = executor.worker("another-disk")
+    manager.keep_standby(ids(0))
+    assert manager.update_standby_tasks() == executor.names(0)[0].stat().st_size
+    directory = manager.tasks.standby[VERTEX, 0].directory
+    assert executor.run(0, 1) == [(1, 2)]
+    assert manager.tasks.active[VERTEX, 0].directory is directory and not manager.tasks.standby
+    assert executor.reports[0].restored_bytes == 0, "there was nothing to fetch"
+    manager.keep_standby(ids(0))
+    assert not manager.tasks.standby, "it runs here"
 
 
 def test_a_worker_that_keeps_no_copies_has_no_standby_tasks(tmp_path: Path) -> None:
     executor = Executor(tmp_path, copies=None)
-    executor.manager.place(ids(0), ids(1), 0)
+    executor.manager.keep_standby(ids(1))
     assert not executor.manager.tasks.standby
