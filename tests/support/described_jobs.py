@@ -49,6 +49,7 @@ from flinkish.jobmanager.job.task_managers import (
 from flinkish.jobmanager.operator_ids import operator_id
 from flinkish.rest.route import Asked
 from flinkish.rest.views import ROUTES
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.task.stack_samples import StackSamples
 from tests.support.processes import wait_until
 from tests.support.programs import new_environment
@@ -376,6 +377,7 @@ def extreme_job() -> JobDescription:
         checkpoint_settings=CheckpointSettings(),
         restart_strategy="none",
         accumulator_types={"seen": "LongCounter"},
+        lifecycle=(LifecycleCall(NOW_MS, f"{name} (1/1)", name, name, "open", -1, "\x1b[31mhost", 4711),),
     )
 
 

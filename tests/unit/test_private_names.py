@@ -15,9 +15,10 @@ from tests.support.sources import MODULES, PACKAGE, nodes_of
 TESTS = PACKAGE.parent / "tests"
 _WORD = re.compile(r"\b_\w+")
 
-#: Names with an underscore that others than flinkish have given: tuples with names, IPython, and PyFlink.
+#: Names with an underscore that others than flinkish have given: tuples with names, IPython, PyFlink, and `os._exit`.
 OF_OTHERS = {
     "_asdict",
+    "_exit",
     "_fields",
     "_j_data_stream",
     "_j_stream_execution_environment",

@@ -332,7 +332,8 @@ function showLifecycle(job) {
   const columns = [["", (one) => time(one.time_ms)], ["task", (one) => one.task, "wide"], ["operator", (one) => one.operator, "wide"],
     ["call", (one) => one.call], ["epoch", (one) => one.epoch < 0 ? "–" : number(one.epoch), "number"],
     ["process", (one) => `${one.pid} on ${one.host}`, "wide"]];
-  place("lifecycle", table(columns, job.lifecycle.slice(-60).reverse()), job.lifecycle.length > 0);
+  const calls = job.lifecycle || [];
+  place("lifecycle", table(columns, calls.slice(-60).reverse()), calls.length > 0);
 }
 
 function showStory(job) {

@@ -41,7 +41,7 @@ from flinkish.storage.stores import storage_of
 _LOG = logging.getLogger("flinkish.TaskManager")
 
 #: Seconds between two looks of a worker at whether an attempt is over, and of the driver at whether all is closed.
-LOOK_S, REMOTE_LOOK_S = 0.1, 5.0
+LOOK_S, REMOTE_LOOK_S = 0.1, 2.0
 #: Seconds for which the driver waits for workers of other machines, which may be gone without its knowing.
 OTHER_MACHINES_S = 30.0
 #: Seconds after which a worker ends itself that has not closed its functions in time; the driver waits for it.
@@ -158,7 +158,7 @@ class AttemptFiles:
             here = [one for one in open_workers if one.host == socket.gethostname()]
             if timeout_s and waited_s > timeout_s + _GRACE_S or not here and waited_s > OTHER_MACHINES_S:
                 return open_workers
-            time.sleep(min(0.02, self.look_s) if is_local(self.query) else 1.0)
+            time.sleep(min(0.02, self.look_s) if is_local(self.query) else LOOK_S * 5)
         return []
 
     def trace(self) -> list[LifecycleCall]:

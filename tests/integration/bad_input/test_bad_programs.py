@@ -127,7 +127,7 @@ def test_a_value_that_cannot_be_read_is_refused_with_its_key(job: Job) -> None:
 def test_a_uid_that_is_used_twice_is_refused_with_both_operators(job: Job) -> None:
     message = refused(job, DuplicateUidError, uids=("counts", "counts"))
     assert message.startswith("the uid 'counts' is used twice [operators 'Map' (node ")
-    assert "and 'Reduce' (node " in message and "change one of the uid(...) calls" in message
+    assert "and 'Sum' (node " in message and "change one of the uid(...) calls" in message
     check_goes_on(job)
 
 

@@ -31,6 +31,7 @@ from flinkish.jobmanager.job.description import (
     VertexDescription,
 )
 from flinkish.jobmanager.job.lifecycle import Event
+from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.task.progress import SlowCall
 from tests.support.described_jobs import NOW_MS, beginning_job, extreme_job, wide_job
 from tests.support.rest_jobs import JOB, job
@@ -229,6 +230,17 @@ def test_a_call_that_does_not_return_is_named_with_its_stack() -> None:
     found = text(running(vertices=(vertex(subtasks=(subtask,)),)))
     assert "score (1/2): 1 min 1 s, a call of operator 'score' (uid score), key 'u3', record ('u3', 17)" in found
     assert '        File "/data/score.py", line 12' in found
+
+
+def test_the_last_calls_of_the_lifecycle_are_a_table_with_task_epoch_and_process() -> None:
+    calls = [
+        LifecycleCall(NOW_MS, "Map (1/2)", "Map", "m", call, 3, "host", 4711) for call in ["open"] * 50 + ["close"]
+    ]
+    lines = text(running(lifecycle=tuple(calls))).partition("\nLifecycle of operators\n")[2].partition("\n\n")[0]
+    head, *rows = [line.split() for line in lines.splitlines()]
+    assert head == ["time", "task", "operator", "call", "epoch", "process"]
+    assert len(rows) == 40 and rows[-1][-6:] == ["Map", "(1/2)", "Map", "close", "3", "4711"]
+    assert "Lifecycle" not in text(running()), "it is not traced"
 
 
 def test_the_head_says_what_the_job_is_about() -> None:
