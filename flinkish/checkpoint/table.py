@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import logging
 import posixpath
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.delta.actions import new_table, removed_file
 from flinkish.delta.check import check_log
 from flinkish.delta.log import DeltaLog
 from flinkish.errors import FlinkishError, SavepointError
-from flinkish.spark.data_files import vacuum
+from flinkish.runtime.state.saved.texts import SavepointRow
+from flinkish.spark.data_files import DataFile, append_of, vacuum
 from flinkish.storage.files import child_names, delete_file, is_directory, move_directory
-from flinkish.storage.paths import for_spark
+from flinkish.storage.paths import for_spark, local_path
 from flinkish.storage.sealed import checksum_path, json_as
 from flinkish.storage.stores import storage_error
 
@@ -31,6 +34,15 @@ _HOUR_MS = 3_600_000
 
 #: Rows are deleted by deletion vectors: merging few changes does not rewrite the files of all other rows.
 _PROPERTIES = {"delta.enableDeletionVectors": "true"}
+
+#: At every tenth version Delta sums the log up, if it is Delta that commits it (``delta.checkpointInterval``).
+_SUMMED_UP_EVERY = 10
+
+#: How a commit is described that replaces all files.
+_OVERWRITE = {"mode": "Overwrite", "partitionBy": "[]"}
+
+#: The columns of a table of state, which are texts.
+_COLUMNS = SavepointRow._fields
 
 
 @dataclass(frozen=True)
@@ -64,13 +76,41 @@ class CheckpointTable:
         self.log = DeltaLog(path)
         self.check = check
 
-    def overwrite(self, rows: Any) -> Written:
-        """Replace all rows by these, in one commit."""
-        writer = rows.write.format("delta").mode("overwrite")
+    def overwrite(self, rows: Callable[[], Any], files: Callable[[str], list[DataFile]] | None = None) -> Written:
+        """Replace all rows, in one commit.
+
+        Args:
+            rows: makes the DataFrame of the rows, for Spark to write.
+            files: writes the same rows of state to files in the directory of the table, which is given without a
+                scheme; None: only Spark can write them.
+        """
+        written = None if files is None else self._overwritten(files)
+        if written is not None:
+            return written
+        writer = rows().write.format("delta").mode("overwrite")
         for key, value in _PROPERTIES.items():
             writer = writer.option(key, value)
         writer.save(for_spark(self.path))
         return self.written("numOutputRows")
+
+    def _overwritten(self, files: Callable[[str], list[DataFile]]) -> Written | None:
+        """Replace all files by others without Spark, which costs a fraction of it; None where only Spark can, or is
+        to: it sums the log up, so that this stays short."""
+        path, before = local_path(self.path), self.log.newest()
+        version = 0 if before is None else before + 1
+        if path is None or (version and version % _SUMMED_UP_EVERY == 0):
+            return None
+        if before is not None and (not self.log.takes_appends(_COLUMNS) or self.log.needs_delta(before)):
+            return None
+        written, now_ms = files(path), time.time_ns() // 1_000_000
+        made = new_table(dict.fromkeys(_COLUMNS, "string"), now_ms, _PROPERTIES, with_deletion_vectors=True)
+        gone = [] if before is None else [removed_file(name, now_ms) for name in self.log.added(before)]
+        info, *added = append_of(written, now_ms, operationParameters=_OVERWRITE, isBlindAppend=False)
+        # tasks have run meanwhile
+        self.check()
+        if not self.log.publish(version, [info, *(made if before is None else ()), *added, *gone]):
+            return None
+        return Written(version, sum(file.rows for file in written), sum(file.bytes for file in written))
 
     def append(self, rows: Any) -> Written:
         """Append rows, in one commit."""

@@ -30,7 +30,7 @@ from flinkish.runtime.sources.progress import StoreIds, shown_position
 from flinkish.spark.changelog import changed_file, changed_files, changed_rows, merge_changes
 from flinkish.spark.data_files import append_of
 from flinkish.spark.failures import translate
-from flinkish.spark.state import read_state
+from flinkish.spark.state import read_state, write_state
 from flinkish.spark.worker import DeployedClasses
 from flinkish.storage.files import child_names, delete_directory, delete_directory_at_once, directory_bytes
 from flinkish.storage.paths import for_spark, local_path
@@ -206,7 +206,7 @@ class IncrementalWriter:
     def _appended(self, base: Manifest, changes: Changes, deployed: DeployedClasses) -> Written | None:
         if base.changes is None:
             before = self._changes.log.newest()
-            written = self._changes.overwrite(self._rows(changes.epochs, deployed))
+            written = self._changes.overwrite(lambda: self._rows(changes.epochs, deployed))
         else:
             before = base.changes.version
             written = self._append(changes, deployed)
@@ -423,7 +423,8 @@ class CheckpointWriter:
         """Write the whole state of the epoch, in one commit."""
         job, location = attempt.job, attempt.location
         deployed = DeployedClasses.of_job(job)
-        rows = read_state(
+        tasks = gentle_tasks(self.session)
+        stored = (
             self.session,
             location.path,
             epoch - location.first_epoch,
@@ -436,7 +437,9 @@ class CheckpointWriter:
         # before, not after: a reader of both tables sees an older state in between, but never a part of this one
         self.changes.empty()
         self._check()
-        return self.table.overwrite(rows.coalesce(gentle_tasks(self.session)))
+        return self.table.overwrite(
+            lambda: read_state(*stored).coalesce(tasks), lambda local: write_state(*stored, table=local, tasks=tasks)
+        )
 
     def _manifest(
         self,

@@ -114,8 +114,16 @@ def append_info(now_ms: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def new_table(columns: Mapping[str, Any], now_ms: int, properties: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The actions with which the first commit makes a table that any version of Delta reads and writes.
+def removed_file(path: str, now_ms: int) -> dict[str, Any]:
+    """The action that removes a data file without a deletion vector. ``path``: as the log has it."""
+    return {"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": True}}
+
+
+def new_table(
+    columns: Mapping[str, Any], now_ms: int, properties: Mapping[str, str], *, with_deletion_vectors: bool = False
+) -> list[dict[str, Any]]:
+    """The actions with which the first commit makes a table that any version of Delta reads and writes; with deletion
+    vectors, any that knows these.
 
     Args:
         columns: name -> type, in Delta's words, such as ``string``.
@@ -131,7 +139,16 @@ def new_table(columns: Mapping[str, Any], now_ms: int, properties: Mapping[str, 
         "configuration": dict(properties),
         "createdTime": now_ms,
     }
-    return [{"protocol": {"minReaderVersion": 1, "minWriterVersion": PLAIN_WRITER_VERSION}}, {"metaData": described}]
+    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": PLAIN_WRITER_VERSION}
+    if with_deletion_vectors:
+        vectors = ["deletionVectors"]
+        protocol = {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": vectors,
+            "writerFeatures": [*vectors, "appendOnly", "invariants"],
+        }
+    return [{"protocol": protocol}, {"metaData": described}]
 
 
 def added_file(name: str, size_bytes: int, now_ms: int, stats: dict[str, Any]) -> dict[str, Any]:

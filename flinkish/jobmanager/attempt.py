@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
 from flinkish.core.source import Source
@@ -32,8 +31,10 @@ from flinkish.jobmanager.giving_up import QueryEnd, RunningEpoch, give_up_planne
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.query_inputs import (
+    EndCause,
     LeftBehind,
     QueryRun,
+    RunningQuery,
     check_committed,
     check_end,
     check_sources,
@@ -91,28 +92,6 @@ class AttemptPlan:
     base: PlanOptions
 
 
-class _Cause(Enum):
-    """Why a query ends before its next epoch though nobody has asked for that, its input goes on and nothing fails."""
-
-    #: it is to end once it has read all that is there, and it has
-    HAS_READ_ALL = "it has read all that is there"
-    #: it waited for the time of its next epoch, and is run again
-    CLOCK_SET_BACK = "the clock was set back"
-
-
-@dataclass
-class _Query:
-    """One query of an attempt while it runs."""
-
-    run: QueryRun
-    #: Spark's query; None: it is not started yet
-    of_spark: Any = None
-    #: why it ends; None: it goes on
-    cause: _Cause | None = None
-    #: whether its next epoch was not allowed to run, so that it has ended on purpose
-    refused: bool = False
-
-
 class QueryAttempt(EpochListener):
     """Runs the queries of one attempt, one after the other, and reports their epochs to an observer.
 
@@ -147,7 +126,7 @@ class QueryAttempt(EpochListener):
         #: the error that the attempt must fail with, for a reason outside of its query
         self._failure: FlinkishError | None = None
         #: the query that runs, or the one that has run last
-        self._query: _Query | None = None
+        self._query: RunningQuery | None = None
         #: py4j's connection over which the query's thread calls this process
         self._connection: Any = None
         self.move_to(directory.query_location())
@@ -310,7 +289,7 @@ class QueryAttempt(EpochListener):
         deployment = self._deployment
         where = f"job '{self.job.name}', directory {self.directory.path}"
         self._forget_earlier_stops()
-        self._query = query = _Query(run)
+        self._query = query = RunningQuery(run)
         if self._wishes.to_end and time.monotonic() >= self._deadline_s():
             # the job was cancelled before its query has begun
             return
@@ -340,14 +319,14 @@ class QueryAttempt(EpochListener):
         if self._failure is not None:
             raise self._failure
 
-    def _was_stopped(self, query: _Query, error: Exception) -> bool:
+    def _was_stopped(self, query: RunningQuery, error: Exception) -> bool:
         """Whether the query ended on purpose. Raises the error that ``foreachBatch`` in another process has left."""
         end = self._reports.end() if self._reports is not None else False
         if isinstance(end, FlinkishError):
             raise end from error
         return end or query.refused or self._running.given_up
 
-    def _start(self, query: _Query, deployment: Deployment) -> Any:
+    def _start(self, query: RunningQuery, deployment: Deployment) -> Any:
         backend, run = self._settings.state_backend, query.run
         settings = self._packing | query_settings(backend, self.partitions, self.job.settings.source_batch_size)
         settings |= file_settings(self.spark, self.location.path, backend)
@@ -373,7 +352,7 @@ class QueryAttempt(EpochListener):
     def _epoch_function(self, deployment: Deployment) -> EpochFunction:
         return EpochFunction(deployment, self.directory.path, self.directory.token)
 
-    def _follow(self, query: _Query) -> None:
+    def _follow(self, query: RunningQuery) -> None:
         """Look after a running query until it has ended. Spark is asked for nothing as long as nothing happens."""
         looked = asked = time.monotonic()
         ask_s = interval_s(self.location.path)
@@ -399,7 +378,7 @@ class QueryAttempt(EpochListener):
         self._running.await_end(query.of_spark, must_go_on=not self._wishes.to_end)
         self._look_for_commits(at_end=True)
 
-    def _pause_s(self, query: _Query) -> float:
+    def _pause_s(self, query: RunningQuery) -> float:
         """How long to wait until the next look, in seconds, if nothing happens."""
         if self._ends or query.run.is_to_be_ended or self._is_over():
             return _POLL_S
@@ -420,15 +399,15 @@ class QueryAttempt(EpochListener):
     @property
     def set_back(self) -> bool:
         """Whether the query is to be run again, since the clock was set back while it waited."""
-        return self._query is not None and self._query.cause is _Cause.CLOCK_SET_BACK
+        return self._query is not None and self._query.cause is EndCause.CLOCK_SET_BACK
 
-    def _look_whether_all_is_read(self, query: _Query) -> None:
+    def _look_whether_all_is_read(self, query: RunningQuery) -> None:
         """Have a query end that has read all that is there, where Spark does not see to it: Spark before 4.2 gives a
         data source that is written in Python one epoch for all that is there. It ends where Spark would end it, at the
         first trigger that finds nothing. What is planned later, of a source that Spark reads, is refused and left to
         the next start."""
         if query.run.is_to_be_ended and query.cause is None and "Waiting for data" in query.of_spark.status["message"]:
-            query.cause = _Cause.HAS_READ_ALL
+            query.cause = EndCause.HAS_READ_ALL
             self.wake()
 
     def _is_over(self) -> bool:
@@ -445,14 +424,14 @@ class QueryAttempt(EpochListener):
             query = None if self._query is None else self._query.of_spark
             self._trouble.look("" if query is None else str(query.runId))
 
-    def _look_at_clock(self, query: _Query) -> None:
+    def _look_at_clock(self, query: RunningQuery) -> None:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""
         back_ms = self.clock_watch.set_back_ms()
         if back_ms:
             if query.run.waits:
                 # from now on no epoch begins: the query is stopped while it waits, and not in an epoch that has just
                 # begun
-                query.cause = _Cause.CLOCK_SET_BACK
+                query.cause = EndCause.CLOCK_SET_BACK
                 self.wake()
             _log.warning(
                 "job '%s': the clock was set back by %.1f s; the job goes on, its processing time stands still until "

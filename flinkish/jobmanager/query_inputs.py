@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from flinkish.core.functions import Function
@@ -261,6 +262,28 @@ class QueryRun:
     def is_to_be_ended(self) -> bool:
         """Whether it has to be ended once it has read all that is there: Spark before 4.2 does not see to that."""
         return self.available_now and not plans_with_start()
+
+
+class EndCause(Enum):
+    """Why a query ends before its next epoch though nobody has asked for that, its input goes on and nothing fails."""
+
+    #: it is to end once it has read all that is there, and it has
+    HAS_READ_ALL = "it has read all that is there"
+    #: it waited for the time of its next epoch, and is run again
+    CLOCK_SET_BACK = "the clock was set back"
+
+
+@dataclass
+class RunningQuery:
+    """One query of an attempt while it runs."""
+
+    run: QueryRun
+    #: Spark's query; None: it is not started yet
+    of_spark: Any = None
+    #: why it ends; None: it goes on
+    cause: EndCause | None = None
+    #: whether its next epoch was not allowed to run, so that it has ended on purpose
+    refused: bool = False
 
 
 def plan_runs(

@@ -121,7 +121,8 @@ class DataFile:
 
 
 def append_of(files: list[DataFile], now_ms: int, **more: Any) -> list[dict[str, Any]]:
-    """The actions of a Delta commit that adds these files. ``more``: further fields of its ``commitInfo``."""
+    """The actions of a Delta commit that adds these files, the first of which describes it. ``more``: further fields of
+    that, its ``commitInfo``."""
     rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
     metrics = {"numFiles": str(len(files)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
     return [append_info(now_ms, operationMetrics=metrics, **more), *(file.added(now_ms) for file in files)]

@@ -71,22 +71,38 @@ def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: D
 
 
 def write_state(
-    spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str, *, table: str
+    spark: Any,
+    checkpoint: str,
+    epoch: int,
+    levels: int,
+    deployed: DeployedClasses,
+    state: str,
+    *,
+    table: str,
+    tasks: int | None = None,
 ) -> list[DataFile]:
-    """Write the rows of `read_state` to files in the directory of a table. ``table``: a path without a scheme."""
+    """Write the rows of `read_state` to files in the directory of a table.
+
+    Args:
+        table: a path without a scheme.
+        tasks: the most that run at once, each of which writes one file per level; None: as many as there are.
+    """
     convert = RowsToFiles(BodyToRows(deployed, state), SAVEPOINT_ARROW, table, deployed.secret)
-    files = _converted(spark, checkpoint, epoch, levels, convert, FILE_SCHEMA)
+    files = _converted(spark, checkpoint, epoch, levels, convert, FILE_SCHEMA, tasks)
     return [] if files is None else [DataFile(*file) for file in files.collect()]
 
 
-def _converted(spark: Any, checkpoint: str, epoch: int, levels: int, convert: Any, schema: str) -> Any:
+def _converted(
+    spark: Any, checkpoint: str, epoch: int, levels: int, convert: Any, schema: str, tasks: int | None = None
+) -> Any:
     """What a function of ``mapInArrow`` makes of the stored tasks of all levels; None for a job without levels."""
     frame = None
     with workers_beside_epochs(spark):
         for operator in range(levels):
-            level = stored_tasks(spark, checkpoint, epoch, operator).mapInArrow(convert, schema)
+            stored = stored_tasks(spark, checkpoint, epoch, operator)
+            level = (stored if tasks is None else stored.coalesce(tasks)).mapInArrow(convert, schema)
             frame = level if frame is None else frame.unionByName(level)
-    return frame
+    return frame if frame is None or tasks is None else frame.coalesce(tasks)
 
 
 def stored_tasks(spark: Any, checkpoint: str, batch: int, operator: int) -> Any:

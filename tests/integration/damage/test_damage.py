@@ -113,7 +113,9 @@ def how_it_ends(
     except FlinkishError as error:
         message = str(error)
         assert not isinstance(error, InternalError), message
-        assert file.name in message and str(job.folder) in message, message
+        # what a log with a flipped bit names may be a file that is not there
+        named = file.name in message or (file.suffix == ".json" and "/state/part-" in message)
+        assert named and str(job.folder) in message, message
         return REFUSED
     job.check_golden()
     if not (job.directory / "query-location.json").exists():

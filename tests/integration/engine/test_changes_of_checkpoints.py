@@ -26,7 +26,8 @@ from flinkish.runtime.state.changelog import Change, apply_changes, encode_chang
 from flinkish.runtime.state.saved.texts import to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.stored.classes import NO_CLASSES
-from flinkish.spark.state import SAVEPOINT_SCHEMA
+from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
+from flinkish.spark.state import SAVEPOINT_ARROW, SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
 
 KEYS: list[Any] = ["a", "b", 1, True, 0, False, 7, ("a", 1), ("a", True), None, "half \ud83d", 10**5000]
@@ -104,7 +105,13 @@ class Job:
         """A checkpoint with all state."""
         self.changes.empty()
         rows = [tuple(row) for row in self.expected()]
-        written = self.state.overwrite(self.session.createDataFrame(rows, SAVEPOINT_SCHEMA))
+        frame = self.session.createDataFrame(rows, SAVEPOINT_SCHEMA)
+
+        def files(table: str) -> list[DataFile]:
+            convert = RowsToFiles(iter, SAVEPOINT_ARROW, table, b"")
+            return [DataFile(*file) for file in frame.coalesce(1).mapInArrow(convert, FILE_SCHEMA).collect()]
+
+        written = self.state.overwrite(lambda: frame, files)
         return Manifest("job", "job", self.epoch, 0, state=TableVersion("../state", written.version))
 
     def take(self, base: Manifest) -> Manifest | None:

@@ -260,7 +260,7 @@ def test_a_directory_of_an_earlier_version_remembers_only_the_heads_of_tasks(tmp
         ("shop", {}, None),
         ("shop", {"parallelism": 4, "function": str}, None),
         ("stall", {}, "its job was 'shop' and is 'stall'"),
-        ("shop", {"uid": "sums"}, "operator 'counts' (Reduce) is gone; operator 'sums' (Reduce)"),
+        ("shop", {"uid": "sums"}, "operator 'counts' (Sum) is gone; operator 'sums' (Sum)"),
     ],
 )
 def test_another_program_than_the_one_that_has_finished_in_a_directory_is_refused(
