@@ -212,7 +212,9 @@ class TaskManagers(JobObserver):
             slots = "" if manager.slots is None else f", with {manager.slots} slot{'s'[: manager.slots != 1]}"
             cause = f"it has come to {manager.host}{slots}"
         else:
-            cause = f"{manager.reason}; it held {manager.holds} subtask{'s'[: manager.holds != 1]}"
+            # none, if they have run elsewhere since
+            held = f"; it held {manager.holds} subtask{'s'[: manager.holds != 1]}" if manager.holds else ""
+            cause = f"{manager.reason}{held}"
         return TaskManagerEvent(manager, time_ms or self._clock.now_ms(), before, cause)
 
     def _last_gone(self) -> list[ExecutorStatus]:

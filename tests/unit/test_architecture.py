@@ -147,7 +147,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "rest": (16, 2_333),
     "rest/views": (12, 2_326),
     "session": (11, 2_174),
-    "jobmanager": (40, 10_444),
+    "jobmanager": (40, 10_446),
     "jobmanager/replay": (3, 534),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_590),

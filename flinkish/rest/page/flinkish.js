@@ -219,7 +219,7 @@ function showTaskManagers(job, now) {
   const limit = job.memory && job.memory.python;
   const python = (one) => one.workers.reduce((sum, worker) => sum + (worker.rss_bytes || 0), 0);
   const columns = [
-    ["task manager", (one) => element("span", { title: `executor ${one.executor} ${one.address}` }, one.id), "wide"],
+    ["task manager", (one) => element("span", { title: `executor ${one.executor} ${one.address}` }, one.id)],
     ["status", (one) => status(one.status)],
     ["since", (one) => element("span", { title: time(one.ended_ms ?? one.registered_ms) }, ago(one.ended_ms ?? one.registered_ms, now))],
     ["slots", (one) => known(one.slots, number), "number"],

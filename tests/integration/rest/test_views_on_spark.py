@@ -38,6 +38,10 @@ def test_views_show_executors_bytes_epochs_and_the_savepoint_that_a_job_has_begu
         assert source["metrics"]["write-bytes"] == sums["metrics"]["read-bytes"] > 100
         assert sums["metrics"]["accumulated-busy-time"] > 0
         (manager,) = ask((job,), "/taskmanagers")["taskmanagers"]
+        # the session's cores, and the heap of its JVM, in which the one executor is
+        assert (manager["slotsNumber"], manager["hardware"]["cpuCores"]) == (2, 2)
+        figures = ask((job,), f"/taskmanagers/{manager['id']}")["metrics"]
+        assert 1 << 20 < figures["heapUsed"] <= figures["heapCommitted"] <= figures["heapMax"]
         subtasks = ask((job,), f"/jobs/{job.id}/vertices/{sums['id']}")["subtasks"]
         assert {one["taskmanager-id"] for one in subtasks} == {manager["id"]}
         first = job.epochs[0]
