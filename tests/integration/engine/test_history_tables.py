@@ -58,7 +58,7 @@ def test_tables_without_rows_can_be_read_as_well(spark: SparkSession, tmp_path: 
         tables.append("jobs", [ROWS.job(Event(number, "job 'clicks'", "", "RUNNING", "", number), 0)])
         tables.make_missing()
     counts = {name: spark.read.format("delta").load(history_path(str(tmp_path), name)).count() for name in TABLES}
-    assert counts == {"jobs": 2, "executions": 0, "exceptions": 0, "checkpoints": 0}
+    assert counts == {"jobs": 2, "executions": 0, "exceptions": 0, "checkpoints": 0, "task_managers": 0}
     path = history_path(str(tmp_path), "exceptions")
     assert spark.sql(f"SELECT class, message FROM delta.`{path}`").collect() == []
     assert spark.sql(f"DESCRIBE HISTORY delta.`{path}`").count() == 1
