@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from flinkish.common.memory import memory_of_machine
+
 try:
     import resource
 except ImportError:  # Windows has no such limits
@@ -91,30 +93,6 @@ def resident_bytes(pid: int) -> int | None:
         return None
 
 
-#: Where the limit of the memory of a container stands, in both versions of control groups.
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-@cache
-def physical_memory_bytes() -> int | None:
-    """The memory of this machine, or of this container if that is less; None: it is not known."""
-    found = []
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemTotal:"):
-                found.append(int(line.split()[1]) * 1024)
-    except (OSError, IndexError, ValueError):
-        return None
-    for limit in _LIMITS:
-        try:
-            text = Path(limit).read_text().strip()
-        except OSError:
-            continue
-        if text.isdecimal():
-            found.append(int(text))
-    return min(found, default=None)
-
-
 def _limit() -> dict[str, int]:
     """The limit of this process's address space (``spark.executor.pyspark.memory`` sets it), and the size of that;
     empty if it has none."""
@@ -183,7 +161,7 @@ def new_figures() -> dict[str, int]:
     _looked_s = now_s
     pid = os.getpid()
     executor = executor_of(pid)
-    found: dict[str, int | None] = {"rss": resident_bytes(pid), "physical": physical_memory_bytes()}
+    found: dict[str, int | None] = {"rss": resident_bytes(pid), "physical": memory_of_machine()}
     if executor is not None:
         found |= {"jvm": executor.pid, "jvm_rss": resident_bytes(executor.pid), "cores": executor.cores}
         found |= jvm_memory(executor.pid)

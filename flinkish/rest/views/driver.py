@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from flinkish.errors import redact
@@ -19,6 +20,14 @@ MAX_LOG_BYTES = 1024 * 1024
 
 #: The longest line of the log that is kept whole, in characters.
 _LONGEST_LINE = 64 * 1024
+
+
+def _handlers_of(name: str) -> Iterator[logging.Handler]:
+    """The handlers that get what is logged by this name."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        yield from logger.handlers
+        logger = logger.parent if logger.propagate else None
 
 
 class DriverLog(logging.Handler):
@@ -58,6 +67,10 @@ class DriverLog(logging.Handler):
         self.modified_ms = int(record.created * 1000)
         while self._size > self._max_bytes:
             self._size -= len(self._lines.popleft())
+        last = logging.lastResort
+        if last is not None and record.levelno >= last.level and list(_handlers_of(record.name)) == [self]:
+            # as Python does where there is no handler
+            last.handle(record)
 
     @property
     def size(self) -> int:

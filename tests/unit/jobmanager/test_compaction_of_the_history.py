@@ -92,7 +92,6 @@ def test_rows_are_appended_to_a_local_table_without_spark(tmp_path: Path) -> Non
         "executions": 1,
         "exceptions": 1,
         "task_managers": 1,
-        "task_managers": 1,
     }
     assert first_days(logs["jobs"].added().values()) == [0, 1, 2] * 2
     (row, _) = pq.read_table(logs["checkpoints"].data_files()).to_pylist()

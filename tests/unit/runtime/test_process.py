@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.common.memory import memory_of_machine
 from flinkish.runtime import process
 from flinkish.runtime.process import (
     ExecutorProcess,
     executor_of,
     jvm_memory,
     new_figures,
-    physical_memory_bytes,
     resident_bytes,
 )
 
@@ -80,17 +80,15 @@ def test_what_a_command_line_does_not_say_is_not_known(
     assert (found.id, found.cores) == known
 
 
-def test_without_proc_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_only_the_memory_of_the_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere(path: str, *_: object) -> object:
         raise FileNotFoundError(path)
 
-    physical_memory_bytes.cache_clear()
     monkeypatch.setattr("builtins.open", nowhere)
     monkeypatch.setattr(Path, "read_text", nowhere)
     monkeypatch.setattr(Path, "read_bytes", nowhere)
-    assert new_figures() == {}
+    assert new_figures() == {"physical": memory_of_machine()}
     monkeypatch.undo()
-    physical_memory_bytes.cache_clear()
 
 
 def test_the_memory_of_a_process_that_has_gone_is_not_known() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -27,6 +29,25 @@ def test_the_log_has_what_flinkish_logs() -> None:
     (file,) = ask((), "/jobmanager/logs")["logs"]
     assert file["size"] == len(answer.text.encode()) and file["mtime"] > 0
     assert ask((), f"/jobmanager/logs/{file['name']}") == answer
+
+
+def test_who_has_set_up_no_logging_still_sees_warnings_on_the_standard_error() -> None:
+    """In a process of its own: pytest sets up logging."""
+    told = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import logging; from flinkish.rest.views.driver import DriverLog\n"
+            "log, logger = DriverLog.installed(), logging.getLogger('flinkish.JobManager')\n"
+            "logger.info('not this'); logger.warning('an executor was lost')\n"
+            "logging.basicConfig(format='once: %(message)s'); logger.warning('another one')\n"
+            "assert log.text().count('WARNING') == 2",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert told.stderr == "an executor was lost\nonce: another one\n"
 
 
 def test_the_oldest_lines_give_way() -> None:
