@@ -65,7 +65,8 @@ def test_a_slow_sink_slows_the_source_and_is_seen_as_what_is_slow(spark: SparkSe
     def sampled() -> bool:
         found = client.stack_samples()
         samples[:] = [] if found is None else [found]
-        return any("SlowWriter.write" in frame for one in samples for stack in one.stacks for frame in stack.frames)
+        asleep = [stack for one in samples for stack in one.stacks if stack.on_cpu is False]
+        return any("SlowWriter.write" in frame for stack in asleep for frame in stack.frames)
 
     def held_back() -> JobDescription | None:
         # the rates of the first minute count the start of the workers, too
@@ -86,7 +87,7 @@ def test_a_slow_sink_slows_the_source_and_is_seen_as_what_is_slow(spark: SparkSe
     found = {one.uid: ask((job,), f"/jobs/{job.id}/vertices/{one.job_vertex_id}/backpressure") for one in job.vertices}
     assert found["same"]["backpressureLevel"] == "ok"
     busy = {uid: max(one["busyRatio"] for one in each["subtasks"]) for uid, each in found.items()}
-    assert busy["same"] > 10 * busy["numbers"]
+    assert busy["same"] > 4 * busy["numbers"]
     for one in (subtask for each in found.values() for subtask in each["subtasks"]):
         assert abs(one["busyRatio"] + one["ratio"] + one["idleRatio"] - 1) < 1e-6
     graph = ask((job,), f"/jobs/{job.id}/vertices/{same.job_vertex_id}/flamegraph", NOW_MS, samples[0], type="off_cpu")
