@@ -141,7 +141,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "graph": (6, 1_319),
     "minicluster": (3, 613),
     "spark": (18, 5_128),
-    "jobdir": (12, 2_740),
+    "jobdir": (12, 2_735),
     "jobmanager/job": (5, 1_313),
     "checkpoint": (12, 3_693),
     "rest": (16, 2_319),
