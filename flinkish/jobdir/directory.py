@@ -252,11 +252,6 @@ class JobDirectory:
         """What can be known, without waiting, of whether the driver that owns the directory is alive."""
         return liveness_of(self.read(Owner))
 
-    def has_living_owner(self) -> bool:
-        """Whether a driver runs a job here, as far as this machine can tell: an owner on another machine
-        counts as alive unless it has given the directory back."""
-        return self.owner_liveness() is not Liveness.GONE
-
     def write_owner(self) -> None:
         """Write down that this driver owns the directory and is alive."""
         self._renewals += 1

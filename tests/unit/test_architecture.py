@@ -141,7 +141,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "graph": (6, 1_349),
     "minicluster": (3, 618),
     "spark": (22, 5_992),
-    "jobdir": (12, 2_750),
+    "jobdir": (12, 2_745),
     "jobmanager/job": (7, 1_627),
     "checkpoint": (12, 3_693),
     "rest": (16, 2_354),

@@ -16,7 +16,7 @@ from flinkish.cli import main
 from flinkish.common import Row, RowKind, Types
 from flinkish.connectors.frame_sinks import FunctionSink
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.fencing import last_claim
+from flinkish.jobdir.fencing import Liveness, last_claim
 from flinkish.runtime.epoch.commit import batches_in_order
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpoch, PreparedEpochs, TaskOutput
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, decode, encode
@@ -220,4 +220,4 @@ def test_whoever_skips_claims_the_directory_and_gives_it_back(shop: Shop, capsys
     prepared(shop, capsys, "--sink", TABLE, "--skip", "all", "--into", str(shop.into))
     claimed = last_claim(str(shop.folder))
     assert claimed is not None and claimed[1].job == "shop"
-    assert not JobDirectory(str(shop.folder)).has_living_owner()
+    assert JobDirectory(str(shop.folder)).owner_liveness() is Liveness.GONE

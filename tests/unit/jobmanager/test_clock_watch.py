@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -58,14 +58,15 @@ def test_a_jump_back_is_told_once_by_its_length(passed: list[tuple[int, int]], s
 class Query:
     """A query that waits for its next epoch, and begins one right after somebody has looked what it does."""
 
-    isActive = True
-
     def __init__(self, begin_epoch: Callable[[], None]) -> None:
         self._begin_epoch = begin_epoch
+        self._ended = threading.Event()
         self.told: list[str] = []
 
     @property
     def status(self) -> dict[str, Any]:
+        if self._ended.is_set():
+            return {"isTriggerActive": False, "message": "Stopped"}
         try:
             self._begin_epoch()
         except StopQuery:
@@ -75,12 +76,16 @@ class Query:
         return {"isTriggerActive": False, "message": "Waiting for next trigger"}
 
     def stop(self) -> None:
-        self.told.append("stopped")
-        self.isActive = False
+        if not self._ended.is_set():
+            self.told.append("stopped")
+        self._ended.set()
+
+    @property
+    def isActive(self) -> bool:
+        return not self._ended.is_set()
 
     def awaitTermination(self, timeout_s: float | None = None) -> None:
-        while self.isActive:
-            time.sleep(0.01)
+        self._ended.wait(timeout_s)
 
 
 def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(

@@ -16,6 +16,7 @@ from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, FinalOperationError, SparkLostError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import Liveness
 from flinkish.jobmanager.client import JobManager
 from flinkish.jobmanager.job.settings import driver_settings, without_delta
 from flinkish.jobmanager.preparation import prepare_directory
@@ -182,4 +183,4 @@ def test_a_job_that_cannot_be_set_up_gives_its_directory_back(tmp_path: Path, mo
         env.from_collection([1, 2, 3]).print()
         with pytest.raises(ConfigurationError, match="FLINKISH_PROGRESS"):
             env.execute_async("clicks")
-    assert not JobDirectory(str(tmp_path / "job")).has_living_owner()
+    assert JobDirectory(str(tmp_path / "job")).owner_liveness() is Liveness.GONE

@@ -15,6 +15,7 @@ from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import CheckpointError, ConfigurationError, FinalOperationError, OperationError, SavepointError
+from flinkish.jobdir.fencing import Liveness
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.operations import Kind, Operation, Operations, Request
 from flinkish.jobmanager.job_run import JobRun
@@ -292,7 +293,7 @@ def test_nothing_is_written_after_the_directory_is_given_back(tmp_path: Path) ->
     def hold(phase: Phase, details: dict[str, Any]) -> None:
         held(phase, details)
         if phase is Phase.SAVEPOINT_WRITTEN:
-            owned.append(client.run.directory.has_living_owner())
+            owned.append(client.run.directory.owner_liveness() is not Liveness.GONE)
 
     with hooked(hold):
         future = client.trigger_savepoint()
@@ -302,7 +303,7 @@ def test_nothing_is_written_after_the_directory_is_given_back(tmp_path: Path) ->
         threading.Timer(0.3, held.go.set).start()
         cancelled.result(TIMEOUT_S)
     assert future.done() and owned == [True]
-    assert not client.run.directory.has_living_owner()
+    assert client.run.directory.owner_liveness() is Liveness.GONE
     assert list((tmp_path / "job" / "savepoints").iterdir()) == []
 
 

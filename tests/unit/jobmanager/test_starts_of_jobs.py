@@ -22,6 +22,7 @@ from flinkish.common.options.checkpointing import EXTERNALIZED_CHECKPOINT_RETENT
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import Liveness
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.operations import Kind, Request
@@ -147,7 +148,7 @@ def test_a_cancellation_ends_a_restore(by: str, phase: Phase, manager: JobManage
     directory = JobDirectory(str(tmp_path / "job"))
     end = directory.end()
     assert end is not None and (end.described(), end.from_outside) == ("cancelled", by != "client")
-    assert not directory.has_living_owner()
+    assert directory.owner_liveness() is Liveness.GONE
     assert sum(written(tmp_path).values()) == 30, "nothing has run"
 
 
@@ -191,7 +192,7 @@ def test_a_job_whose_start_fails_has_failed(manager: JobManager, tmp_path: Path)
     (job,) = manager.describe().jobs
     assert (job.status, [event.after for event in job.story]) == ("FAILED", ["INITIALIZING", "FAILED"])
     assert [one.error_class for one in job.exceptions] == ["SavepointError"]
-    assert live_jobs.running() == [] and not JobDirectory(str(tmp_path / "job")).has_living_owner()
+    assert live_jobs.running() == [] and JobDirectory(str(tmp_path / "job")).owner_liveness() is Liveness.GONE
 
 
 def test_who_cancels_a_job_that_fails_in_its_restore_meanwhile_is_answered(manager: JobManager, tmp_path: Path) -> None:
