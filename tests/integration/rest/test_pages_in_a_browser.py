@@ -120,12 +120,17 @@ def served(job: JobDescription) -> Iterator[tuple[str, FakeJobs]]:
     server.stop()
 
 
+def _traced_job() -> JobDescription:
+    return jobs.finished_job(flinkish__trace__lifecycle="true")
+
+
 #: A job -> what its page shows.
 SITUATIONS: dict[Callable[[], JobDescription], tuple[str, ...]] = {
     jobs.beginning_job: ("begins INITIALIZING", "runs for", "Savepoint"),
     jobs.running_job: ("clicks & more RUNNING", "Totals -> Sink: Out", "HASH", "the longest of", "held back by"),
     jobs.restarted_job: ("OSError: the server is away", "restarted after", "FAILING → RESTARTING", "who must act"),
     jobs.finished_job: ("FINISHED", "ran for", "end of input"),
+    _traced_job: ("Lifecycle of operators", "snapshot_state", "dispose"),
 }
 
 
