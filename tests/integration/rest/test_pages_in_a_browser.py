@@ -138,6 +138,10 @@ def served(job: JobDescription, jar: Path = Path("nowhere")) -> Iterator[tuple[s
     server.stop()
 
 
+def _traced_job() -> JobDescription:
+    return jobs.finished_job(flinkish__trace__lifecycle="true")
+
+
 #: A job -> what its page shows.
 SITUATIONS: dict[Callable[[], JobDescription], tuple[str, ...]] = {
     jobs.beginning_job: ("begins INITIALIZING", "runs for", "Savepoint"),
@@ -152,6 +156,7 @@ SITUATIONS: dict[Callable[[], JobDescription], tuple[str, ...]] = {
         "it was killed by SIGKILL",
         "RELEASED",
     ),
+    _traced_job: ("Lifecycle of operators", "snapshot_state", "dispose"),
 }
 
 
