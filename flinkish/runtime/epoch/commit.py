@@ -48,6 +48,10 @@ class CommitReport:
     #: how long the sink has taken, in ms
     ms: float = 0.0
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is stored, without a time that was not there at first: the default says it."""
+        return {name: value for name, value in self.__dict__.items() if value or name != "ms"}
+
 
 @dataclass(frozen=True)
 class EpochCommit:

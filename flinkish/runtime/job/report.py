@@ -154,6 +154,9 @@ class TaskReport:
         """What is stored of a report, without what is empty and was not there at first: the default says it."""
         return {name: value for name, value in self.__dict__.items() if value or name not in _LATER}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({"process": {}, "standby": {}, **state})
+
     @property
     def busy_ms(self) -> float:
         """How long the subtask was busy with the epoch: its task with records, and its sinks with their commit."""

@@ -78,7 +78,6 @@ SETTINGS: dict[str, Callable[[Environment], Any]] = {
     "pipeline.object-reuse": lambda env: env.get_config().enable_object_reuse(),
     "execution.checkpointing.snapshot-compression": lambda env: env.get_config().set_use_snapshot_compression(True),
     "metrics.latency.interval": lambda env: env.get_config().set_latency_tracking_interval(5),
-    "task.cancellation.interval": lambda env: env.get_config().set_task_cancellation_interval(5),
     "jobmanager.memory.process.size": lambda env: env.configure(
         Configuration().set_string("jobmanager.memory.process.size", "1g")
     ),
