@@ -50,19 +50,33 @@ def check_log(table: str, version: int | None) -> None:
     entries = storage_of(log.path).list(log.path)
     names = sorted(entry.name for entry in entries)
     _check_sizes(log, entries)
-    first = last_checkpoint(names, version)[0] + 1
-    last = max([*commits_in(names), first - 1, 0]) if version is None else version
-    for number in range(first, last + 1):
-        _check_commit(log, log.file(number), f"all commits of the Delta table from {first} to {last}")
+    summed_up, parts = last_checkpoint(names, version)
+    first = summed_up + 1
+    last = max([*commits_in(names), summed_up, 0]) if version is None else version
+    files: set[str] = set()
     # Delta may begin with any checkpoint of the log, and may read any commits that were joined into one file
     for name in names:
         path = posixpath.join(log.path, name)
         if (versions := checkpoints_in([name])) and versions[0] <= last:
-            _check_checkpoint(log, path)
+            added = _check_checkpoint(log, path)
+            files.update(added if name in parts else ())
         elif _JOINED.fullmatch(name):
             _check_commit(log, path)
         elif name == _LAST_CHECKPOINT:
             _check_last_checkpoint(log, path)
+    for number in range(first, last + 1):
+        expected = f"all commits of the Delta table from {first} to {last}"
+        _check_removed(log, log.file(number), _check_commit(log, log.file(number), expected), files)
+
+
+def _check_removed(log: DeltaLog, path: str, actions: list[dict[str, Any]], files: set[str]) -> None:
+    """Check that a commit removes only what the version before it has: with a name in which a bit has changed, a file
+    that was replaced would stay. ``files``: the files of the version before, and then those of this one."""
+    removed = {action["remove"]["path"] for action in actions if "remove" in action}
+    if unknown := removed - files:
+        raise log.damaged(path, f"not what Delta writes (it removes {min(unknown)!r:.200}, which is not in the table)")
+    files -= removed
+    files.update(added.path for added in added_by(actions))
 
 
 def _check_sizes(log: DeltaLog, entries: list[Entry]) -> None:
@@ -109,7 +123,9 @@ def _check_last_checkpoint(log: DeltaLog, path: str) -> None:
         raise _names_further_files(log, path)
 
 
-def _check_checkpoint(log: DeltaLog, path: str) -> None:
+def _check_checkpoint(log: DeltaLog, path: str) -> list[str]:
+    """Check a checkpoint of the log, or a part of one; returns the files that it names."""
+    files: list[str] = []
     if _CLASSIC.fullmatch(posixpath.basename(path)) is None:
         raise _names_further_files(log, path)
     with log.decoding(path):
@@ -117,16 +133,19 @@ def _check_checkpoint(log: DeltaLog, path: str) -> None:
             if "sidecar" in batch.schema.names and batch.column("sidecar").null_count < len(batch):
                 raise _names_further_files(log, path)
             if "add" in batch.schema.names:
-                for added in batch.column("add").drop_null().to_pylist():
-                    _check_added(log, typed(AddedFile, added))
+                for row in batch.column("add").drop_null().to_pylist():
+                    added = typed(AddedFile, row)
+                    _check_added(log, added)
+                    files.append(added.path)
+    return files
 
 
 def _names_further_files(log: DeltaLog, path: str) -> FlinkishError:
     return log.damaged(path, "a checkpoint that names further files, which flinkish does not check")
 
 
-def _check_commit(log: DeltaLog, path: str, expected: str = AS_WRITTEN) -> None:
-    """Check a file of commits."""
+def _check_commit(log: DeltaLog, path: str, expected: str = AS_WRITTEN) -> list[dict[str, Any]]:
+    """Check a file of commits; returns its actions."""
     data = log.content(path, FileKind.LOG_COMMIT, expected)
     if not data:
         raise log.damaged(path, "empty", expected)
@@ -139,6 +158,7 @@ def _check_commit(log: DeltaLog, path: str, expected: str = AS_WRITTEN) -> None:
         raise log.damaged(path, f"{how} ({error})", expected) from error
     if not actions:
         raise log.damaged(path, "not what Delta writes", expected)
+    return actions
 
 
 def _check_added(log: DeltaLog, added: AddedFile) -> None:

@@ -57,6 +57,26 @@ def test_what_is_summed_up_by_a_checkpoint_is_not_needed(log: Path) -> None:
         check_log(str(log.parent), 1)
 
 
+def test_a_removed_file_that_the_version_before_does_not_have_is_damage(log: Path) -> None:
+    """With a bit that has flipped in its name, the rows of the file that was replaced would come back."""
+
+    def commit(version: int, *actions: tuple[str, str]) -> None:
+        lines = [{kind: {"path": path, "dataChange": True}} for kind, path in actions]
+        file(log, version).write_text("".join(json.dumps(line) + "\n" for line in [{"commitInfo": {}}, *lines]))
+
+    commit(0, ("add", "a.parquet"), ("add", "b.parquet"))
+    # a file with new deletion vectors is removed and added by one commit
+    commit(1, ("add", "a.parquet"), ("remove", "a.parquet"), ("remove", "b.parquet"), ("add", "c.parquet"))
+    commit(2, ("remove", "c.parquet"))
+    check_log(str(log.parent), None)
+    commit(2, ("remove", "d.parquet"))
+    check_log(str(log.parent), 1)
+    with pytest.raises(SavepointError, match=f"{file(log, 2)} is not what Delta writes .it removes 'd.parquet'"):
+        check_log(str(log.parent), None)
+    pq.write_table(pa.table({"add": [{"path": "d.parquet"}]}), log / f"{1:020d}.checkpoint.parquet")
+    check_log(str(log.parent), None)
+
+
 def test_a_damaged_table_is_set_aside_and_that_is_said(log: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = log.parent
     set_aside_if_damaged(str(table), 7, "shop", lambda: None)
