@@ -84,11 +84,12 @@ fi
 echo "== pytest"
 # pytest's summary is the last line of the output, unless something else has failed
 code=0
-# two processes, because tests spend much time waiting for a driver, a server or a worker. They are distributed by file,
-# because the tests of some files share a port or a fixture, and tests/conftest.py puts the longest files first. The
+# three processes on two cores, because tests spend much time waiting for a driver, a server or a worker. They are
+# distributed by file, because the tests of some files share a port or a fixture, and tests/conftest.py puts the longest
+# files first. The
 # slowest tests are listed, to show when the suite grows. A test that takes its process with it is not run again: it would
 # take the next one, too
-"$python" -m pytest -n 2 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
+"$python" -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
 if [ -n "${checking:-}" ]; then
     if ! wait "$checking"; then
         cat "$told"

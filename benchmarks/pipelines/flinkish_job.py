@@ -178,7 +178,7 @@ def main() -> None:
     client.run.observers.append(marks)  # type: ignore[attr-defined]
     client.get_job_execution_result().result()
     if options.verbose:
-        for progress in client.run.attempt._query.recentProgress:  # type: ignore[attr-defined]
+        for progress in client.run.attempt._query.of_spark.recentProgress:  # type: ignore[attr-defined]
             print(progress["batchId"], progress["numInputRows"], progress["durationMs"])
         before = started
         for records, wall_s in marks.times:

@@ -51,6 +51,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.state.saved.values import ProgramStates
+from flinkish.runtime.task.open_functions import AttemptFiles
 from flinkish.spark.failures import translate
 from flinkish.spark.place import partitions_of
 from flinkish.spark.sink_stage import EpochRunner
@@ -293,7 +294,10 @@ class Upgrade:
         batch = epoch - location.first_epoch
         directory.fence.check()
         try:
-            with numbers_announced(self.spark, deployment):
+            with (
+                numbers_announced(self.spark, deployment),
+                AttemptFiles(location.path, deployment.version).running(self.settings.cancellation_timeout_s),
+            ):
                 announce_batch(self.spark, deployment, batch)
                 report = EpochRunner(deployment).run(self.spark.range(0), epoch, lambda: None)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Which test files take longest: with two processes that take files, the longest ones must not come last.
+"""Which test files take longest: with processes that take files, the longest ones must not come last.
 
 ``python -m tests.support.costs run.xml`` writes the list anew, from what ``./run-tests.sh --junitxml=run.xml`` has
 measured.

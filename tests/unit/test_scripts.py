@@ -18,7 +18,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 #: What run-tests.sh runs, before the options of its parts.
-PYTEST = "-m pytest -n 2 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10"
+PYTEST = "-m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10"
 
 REPORT = """
 import json, os, sys

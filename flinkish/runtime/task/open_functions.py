@@ -161,6 +161,15 @@ class AttemptFiles:
             time.sleep(min(0.02, self.look_s) if is_local(self.query) else LOOK_S * 5)
         return []
 
+    @contextmanager
+    def running(self, timeout_s: float) -> Iterator[None]:
+        """`begin` before a block and `end` behind it."""
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end(timeout_s)
+
     def trace(self) -> list[LifecycleCall]:
         """The calls of the lifecycle of operators that workers have written down, in the order of their times."""
         found: list[LifecycleCall] = []

@@ -92,7 +92,7 @@ def run(look: Callable[[Any], None] = lambda client: None, **more: Any) -> dict[
 
 def each_level_has_one_exchange_and_one_sort(client: Any) -> None:
     """Of addresses, and of buffers behind them: those that Spark would add for the grouping are not needed any more."""
-    plan = client.run.attempt._query._jsq.explainInternal(False)
+    plan = client.run.attempt._query.of_spark._jsq.explainInternal(False)
     levels = plan.count("FlatMapGroupsInPandasWithState")
     assert levels >= 3
     found = re.findall(r"Sort \[address#\d+ ASC NULLS FIRST, buffer#\d+ ASC NULLS FIRST\], false", plan)
