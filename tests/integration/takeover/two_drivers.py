@@ -72,6 +72,9 @@ CHECKPOINTS = {"execution__checkpointing__interval": "10 ms"}
 #: has, or a version that no checkpoint names. What was there before must stay as it was.
 LEFT_BY_CHECKPOINTS = ("job/checkpoints/state/", "job/checkpoints/changes/")
 
+#: Commits that Spark, or this process, has written and not named yet.
+_NO_COMMIT_YET = re.compile(r"\.tmp(\.crc)?$|/\.[0-9]{20}\.json\.[0-9a-f]{32}$")
+
 #: Files that drivers write for people and to show that they live; nothing is decided by them.
 NOT_OF_THE_JOB = ("owner.json", "history/")
 
@@ -296,7 +299,7 @@ class Trial:
         to its end, perhaps, or a commit that Spark has not named yet, and removes if the name is taken."""
         table = next((table for table in LEFT_BY_CHECKPOINTS if path.startswith(table)), None)
         if table is None or not path.endswith((".parquet", ".parquet.crc")):
-            return table is not None and path.endswith((".tmp", ".tmp.crc"))
+            return table is not None and _NO_COMMIT_YET.search(path) is not None
         name = path.rpartition("/")[2].removeprefix(".").removesuffix(".crc")
         logs = (info.path for info in self._infos(f"{table.removeprefix('job/')}_delta_log"))
         commits = (path for path in logs if path.endswith(".json"))
