@@ -31,6 +31,7 @@ from flinkish.delta.actions import append_info, new_table
 from flinkish.delta.fence import Claim, DeltaFence, FencingLog
 from flinkish.errors import EnvironmentVersionError, OperationError
 from flinkish.jobdir.layout import Owner
+from flinkish.runtime.process import status_of
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
 from flinkish.storage.paths import for_spark
@@ -336,9 +337,8 @@ def machine() -> str:
 def process_start(pid: int) -> str | None:
     """When a process of this machine was started, in clock ticks since the boot, so that a reused pid is not mistaken
     for it; None if there is no such process, or it has ended and is a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
+    fields = status_of(pid)
+    if fields is None:
         return _process_exists(pid)
     return None if fields[0] == "Z" else fields[19]
 

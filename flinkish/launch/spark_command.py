@@ -53,7 +53,7 @@ _SOCKETS = "spark.python.unix.domain.socket.dir"
 _VARIABLES = ("spark.yarn.appMasterEnv.", "spark.kubernetes.driverEnv.")
 
 #: The URLs of masters whose only executor is the driver's JVM.
-_ONE_JVM = re.compile(r"local(\[[^\]]*\])?")
+ONE_JVM = re.compile(r"local(\[[^\]]*\])?")
 
 #: The environment variable for the Python of the workers, which is all that PySpark reads, and Spark's setting for it.
 PYSPARK_PYTHON = "PYSPARK_PYTHON"
@@ -96,7 +96,7 @@ class SparkCommand:
 
     def runs_in_one_jvm(self) -> bool:
         """Whether the driver's JVM is the only executor."""
-        local = _ONE_JVM.fullmatch(self.master()) is not None
+        local = ONE_JVM.fullmatch(self.master()) is not None
         return local and self.remote() is None and not self.in_cluster_mode()
 
     def in_cluster_mode(self) -> bool:
@@ -265,7 +265,7 @@ def local_settings(master: str, environment: Mapping[str, str]) -> dict[str, str
     if environment.get(LOCAL_IP, LOOPBACK) == LOOPBACK:
         # Spark also binds to this address (spark.driver.bindAddress), unless that setting names another one
         settings["spark.driver.host"] = LOOPBACK
-    if _ONE_JVM.fullmatch(master):
+    if ONE_JVM.fullmatch(master):
         # another user of the machine can reach the ports as well; Spark makes a secret itself for these masters
         settings["spark.authenticate"] = "true"
         # what is shuffled stays on this machine and is read at once: compressing it takes longer than writing it

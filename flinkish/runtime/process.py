@@ -69,12 +69,19 @@ def executor_of(pid: int) -> ExecutorProcess | None:
     return None
 
 
-def _parent(pid: int) -> int | None:
+def status_of(pid: int) -> list[str] | None:
+    """The fields of a process behind its name, from its state ("Z": a zombie) on, as proc(5) lists them; None: there is
+    no such process, or no ``/proc``."""
     try:
         # the name of the command, in parentheses, may contain any characters
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    except (OSError, IndexError, ValueError):
+        return Path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace").rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
         return None
+
+
+def _parent(pid: int) -> int | None:
+    fields = status_of(pid)
+    return None if fields is None else int(fields[1])
 
 
 def _command_line(pid: int) -> tuple[str, ...]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from flinkish.errors import FinalOperationError, OperationError, redact
-from flinkish.spark.settings import workers_beside_epochs
+from flinkish.spark.settings import SparkWork, workers_beside_epochs
 
 #: The most that is read of a file, in bytes.
 MAX_BYTES = 1 << 20
@@ -99,22 +99,22 @@ class ExecutorAccess:
             here = executor_id(os.getpid())
             yield (question() if here == executor else "", here)
 
-        group = f"flinkish-ask-{uuid.uuid4().hex}"
-
-        def collect() -> tuple[str, str]:
-            context.setJobGroup(group, f"flinkish asks {self._where}")
-            with workers_beside_epochs(self._spark):
-                there = _preferring(context, self._host, executor).mapPartitions(answer)
-                # by which Spark learns of the function, and of the environment of its workers
-                _ = there._jrdd
-            found: tuple[str, str] = there.collect()[0]
-            return found
+        def collect(work: SparkWork) -> tuple[str, str]:
+            with work:
+                context.setJobDescription(f"flinkish asks {self._where}")
+                with workers_beside_epochs(self._spark):
+                    there = _preferring(context, self._host, executor).mapPartitions(answer)
+                    # by which Spark learns of the function, and of the environment of its workers
+                    _ = there._jrdd
+                found: tuple[str, str] = there.collect()[0]
+                return found
 
         until_s = time.monotonic() + PATIENCE_S
         text, here = "", ""
         while here != executor and time.monotonic() < until_s:
             wait_s = until_s - time.monotonic()
-            text, here = self._within_patience(collect, lambda: context.cancelJobGroup(group), wait_s)
+            work = SparkWork(self._spark, "ask")
+            text, here = self._within_patience(partial(collect, work), work.end, wait_s)
         if here != executor:
             raise OperationError(
                 f"the executor is busy or gone: Spark has run the question on executor {here}",

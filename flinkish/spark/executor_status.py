@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from flinkish.launch.spark_command import ONE_JVM
 from flinkish.runtime.job.report import TaskPlace
 from flinkish.spark.place import DRIVER
 
@@ -91,7 +92,7 @@ class StatusStore:
         # Spark's own serializer: a look is two calls, however many executors there are
         self._mapper = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
         self._heap = None
-        if str(context.master).startswith("local") and "," not in str(context.master):
+        if ONE_JVM.fullmatch(str(context.master)) is not None:
             # the one executor is in the JVM of the driver
             self._heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
         self._heap_max = int(self._context.executorMemory()) << 20

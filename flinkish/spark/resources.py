@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,16 +19,17 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.memory import MemoryConfiguration, areas_of
 from flinkish.common.options import cluster
 from flinkish.errors import NoResourceAvailableError
+from flinkish.launch.spark_command import ONE_JVM
 from flinkish.runtime.phases import SystemClock
 from flinkish.spark.executor_status import status_store
 from flinkish.spark.session import is_remote
+from flinkish.spark.settings import SparkWork
 from flinkish.spark.start_settings import (
     CORES,
     CPUS,
     DRIVER_HEAP,
     EXECUTOR_HEAP,
     OFF_HEAP,
-    ONE_JVM,
     OVERHEAD,
     PYTHON,
     USES_OFF_HEAP,
@@ -157,21 +157,26 @@ def await_slots(
 @contextmanager
 def _asking_for_executors(spark: Any, needed: int) -> Iterator[None]:
     """Within the block, tasks wait for executors: with dynamic allocation there are none before tasks do."""
-    context, group = spark.sparkContext, f"flinkish-slots-{uuid.uuid4().hex}"
-    if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() != "true":
+    context = spark.sparkContext
+    if not _allocates_dynamically(context.getConf()):
         yield
         return
+    work = SparkWork(spark, "slots")
 
     def ask() -> None:
-        with suppress(Exception):  # it is cancelled
-            context.setJobGroup(group, "asks for executors")
+        with suppress(Exception), work:  # it is cancelled
+            context.setJobDescription("asks for executors")
             context.parallelize(range(needed), needed).count()
 
     Thread(target=ask, name="flinkish-slots", daemon=True).start()
     try:
         yield
     finally:
-        context.cancelJobGroup(group)
+        work.end()
+
+
+def _allocates_dynamically(conf: Any) -> bool:
+    return str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
 
 def slots_for_parallelism(spark: Any, slots: Slots | None, is_to_end: Callable[[], bool]) -> int | None:
@@ -205,7 +210,7 @@ def _expected(spark: Any, per_executor: int) -> int | None:
     found = re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*\d+\s*,\s*\d+\s*\]", master)
     if found:
         return int(found[1]) * per_executor
-    dynamic = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+    dynamic = _allocates_dynamically(conf)
     executors = conf.get("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances", None)
     if executors is not None and 0 < int(executors) < 1 << 20:
         return int(executors) * per_executor

@@ -17,7 +17,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.memory import Areas, areas_of, memory_of_machine, short_text, size_text
 from flinkish.common.options import cluster, memory
 from flinkish.errors import ConfigurationError
-from flinkish.launch.spark_command import SparkCommand
+from flinkish.launch.spark_command import ONE_JVM, SparkCommand
 
 _LOG = logging.getLogger("flinkish.TaskManager")
 
@@ -33,9 +33,6 @@ OVERHEAD, PYTHON = "spark.executor.memoryOverhead", "spark.executor.pyspark.memo
 OFF_HEAP, USES_OFF_HEAP = "spark.memory.offHeap.size", "spark.memory.offHeap.enabled"
 CORES, CPUS = "spark.executor.cores", "spark.task.cpus"
 _OPTIONS = {DRIVER_HEAP: "--driver-memory", EXECUTOR_HEAP: "--executor-memory", CORES: "--executor-cores"}
-
-#: The URLs of masters whose only executor is the driver's JVM.
-ONE_JVM = re.compile(r"local(\[[^\]]*\])?")
 
 _SIZE = re.compile(r"(\d+)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
 _POWERS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}

@@ -33,6 +33,7 @@ from typing import Any
 
 from flinkish.errors import failures_of_user_code
 from flinkish.runtime.job.report import LifecycleCall
+from flinkish.runtime.process import status_of
 from flinkish.runtime.task.task import TaskId
 from flinkish.storage.paths import FileKind, is_local, local_path, make_private
 from flinkish.storage.stored_file import StoredFile
@@ -201,13 +202,8 @@ def _has_ended(worker: OpenWorker) -> bool:
         return True
     except OSError:
         return False
-    return _is_zombie(worker.pid)
-
-
-def _is_zombie(pid: int) -> bool:
-    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-        return file.read().rsplit(")", 1)[1].split()[0] == "Z"
-    return False
+    # a zombie
+    return (status_of(worker.pid) or [""])[0] == "Z"
 
 
 class TaskOwners:
