@@ -247,6 +247,8 @@ class DataFrameSink(Sink):
     #: Whether the sink can delete: its DataFrame then has the boolean column ``DELETED_COLUMN``, which is true for Rows
     #: of kind DELETE, and no rows of kind UPDATE_BEFORE. All other sinks get only Rows of kind INSERT.
     takes_changes: bool = False
+    #: The columns of which such a sink keeps one row per value.
+    key_columns: Sequence[str] = ()
     #: Whether ``write_frame`` is called again at once if somebody else has changed a Delta table meanwhile. Else the
     #: job fails, and the restart strategy decides.
     repeats_conflicts: bool = False

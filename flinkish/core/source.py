@@ -172,10 +172,10 @@ class SplitRecords(NamedTuple):
     ``watermark_ms``: the split's watermark behind these records, from a source that knows it better than a watermark
     strategy. It never goes back; a strategy with a generator of its own replaces it, as in Flink.
     ``newest_ms``: how far the split has come in time, by which splits that are read side by side take turns; None: the
-    greatest of the timestamps.
+    greatest of the timestamps. In sources of tables, ``values`` may be a batch of columns, without timestamps.
     """
 
-    values: list[Any]
+    values: Any
     timestamps: list[int] | None
     watermark_ms: int | None = None
     newest_ms: int | None = None

@@ -30,6 +30,8 @@ from flinkish.errors import InternalError
 from flinkish.runtime.exchange.buffer import (
     ALONE,
     CACHED,
+    COLUMN_BYTES,
+    COLUMNS,
     LARGE,
     LARGE_BYTES,
     Buffer,
@@ -56,7 +58,7 @@ _EDGE = "~"
 #: (origin, part)
 _Name = tuple[str, int]
 #: A kind, records, their timestamps, and the event after them: a watermark, `_IDLE`, `_ACTIVE`, or None.
-_Element = tuple[int, list[Any], list[int] | None, int | None]
+_Element = tuple[int, Any, list[int] | None, int | None]
 _NOTHING: list[Any] = []
 #: Events that are not watermarks; they are higher than any watermark.
 _IDLE, _ACTIVE = MAX_WATERMARK_MS + 1, MAX_WATERMARK_MS + 2
@@ -360,11 +362,14 @@ class InputGate:
         watermark_ms, sent_ms, idle = entry.watermark_ms, entry.sent_ms, False
         for buffer in self._buffers(entry):
             values, timestamps, positions, events, keys = decode_elements(buffer.payload)
-            if keys is not None:
-                values = KeyedBatch(values, keys)
             # a batch holds only records of the same kind
             kind = 4 * entry.input_index + 2 * (keys is not None) + (timestamps is not None)
-            if len(buffer.payload) > self._joined.most_buffer_bytes:
+            most_bytes = self._joined.most_buffer_bytes
+            if values.__class__ is not list:
+                kind, most_bytes = COLUMNS - entry.input_index, COLUMN_BYTES
+            elif keys is not None:
+                values = KeyedBatch(values, keys)
+            if len(buffer.payload) > most_bytes:
                 kind = ALONE if len(buffer.payload) <= LARGE_BYTES * len(values) else LARGE
             if values:
                 entry.was_active = True

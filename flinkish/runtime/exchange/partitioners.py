@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from flinkish.common.arguments import abbreviated, name_of
 from flinkish.errors import InvalidKeyError, ProgramError, TypeMismatchError
+from flinkish.runtime.exchange.buffer import ColumnSlices
 from flinkish.runtime.exchange.keys import (
     KeyCache,
     Repetition,
@@ -31,7 +32,8 @@ class Bucket:
     __slots__ = ("append", "append_key", "append_timestamp", "events", "keys", "positions", "timestamps", "values")
 
     def __init__(self) -> None:
-        self.values: list[Any] = []
+        #: a list, or `ColumnSlices`
+        self.values: Any = []
         self.timestamps: list[int] = []
         self.positions: list[int] = []
         self.events: list[int | bool] = []
@@ -41,7 +43,7 @@ class Bucket:
         self.keys: list[Any] = []
         self.append_key = self.keys.append
 
-    def extend(self, values: list[Any], timestamps: list[int] | None) -> None:
+    def extend(self, values: Any, timestamps: list[int] | None) -> None:
         """Append a whole batch."""
         self.values.extend(values)
         if timestamps is not None:
@@ -51,6 +53,10 @@ class Bucket:
         """Append an event that says that the stream is idle, or active, from here on."""
         self.positions.append(len(self.values))
         self.events.append(idle)
+
+    def take_columns(self) -> None:
+        """Collect batches of columns from now on."""
+        self.values = ColumnSlices()
 
     def clear(self) -> None:
         """Empty the lists but keep them, since key caches hold their bound ``append`` methods."""
@@ -235,7 +241,9 @@ class KeyGroupPartitioner(Partitioner):
     ship_strategy = "HASH"
 
     def bind(self, sender: Sender) -> Spread:
-        return KeyGroupSpread(self, sender)
+        # the keys of columns (`column_keys.ColumnKeys`) are computed by the batch
+        spread = getattr(self.key_selector, "spread_columns", None)
+        return KeyGroupSpread(self, sender) if spread is None else spread(self.max_parallelism, sender)
 
 
 class KeyGroupSpread:

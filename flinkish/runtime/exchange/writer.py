@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.core.time import MIN_TIMESTAMP_MS
-from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode, encode_elements
+from flinkish.runtime.exchange.buffer import (
+    COLUMN_ROWS,
+    BufferHeader,
+    BufferKind,
+    encode,
+    encode_elements,
+    is_columns,
+)
 from flinkish.runtime.exchange.gate import by_edge
 from flinkish.runtime.exchange.partitioners import Bucket, EdgeDescriptor, KeyGroupSpread, Sender, Spread, reachable
 from flinkish.runtime.stored.pickling import to_worker
@@ -77,6 +84,8 @@ class RecordWriter:
         self._limit: int | None = None
         self._sender = sender
         self._spread = edge.partitioner.bind(sender)
+        #: whether the records are batches of columns
+        self._columns = False
         self._by_key = self._spread if isinstance(self._spread, KeyGroupSpread) else None
         self._epoch = 0
         self._buckets = [Bucket() for _ in range(edge.target_parallelism)]
@@ -126,8 +135,10 @@ class RecordWriter:
         """Mark the origin as active: it has records, even if none of them is sent along this edge."""
         self._state.active = True
 
-    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+    def collect(self, values: Any, timestamps: list[int] | None) -> None:
         """Put a batch into the buckets, and send these as buffers whenever they are full."""
+        if is_columns(values) and not self._columns:
+            self._take_columns()
         if (timestamps is not None) is not self._timestamped:
             timestamps = self._align_timestamps(values, timestamps)
         if self._by_key is not None and self._by_key.must_send_keys(values):
@@ -144,13 +155,24 @@ class RecordWriter:
             end = begin + limit
             self._collect(values[begin:end], None if timestamps is None else timestamps[begin:end], limit)
 
-    def _collect(self, values: list[Any], timestamps: list[int] | None, limit: int) -> None:
+    def _take_columns(self) -> None:
+        """Send batches of columns from now on: operators on columns emit nothing else."""
+        self._columns = True
+        self._max_records = COLUMN_ROWS // 2 * self._edge.target_parallelism
+        for bucket in self._buckets:
+            bucket.take_columns()
+        self._values = [self._buckets[index].values for index in self._reach]
+
+    def _collect(self, values: Any, timestamps: list[int] | None, limit: int) -> None:
         self._state.spread(values, timestamps, self._buckets)
         self._pending += len(values)
         if self._pending >= limit:
             self._flush(at_barrier=False)
 
-    def _first_limit(self, values: list[Any]) -> int:
+    def _first_limit(self, values: Any) -> int:
+        if self._columns:
+            limit = self._limit = self._limit_of(values.nbytes, len(values))
+            return limit
         sample = values[:_SAMPLE]
         limit = self._limit_of(sum(len(to_worker(value)) for value in sample), len(sample))
         if sample:
@@ -161,7 +183,7 @@ class RecordWriter:
         """The number of records that the buckets may hold, given that ``records`` of them took ``size`` bytes."""
         return max(1, min(self._max_records, self._max_bytes * records // max(1, size)))
 
-    def _align_timestamps(self, values: list[Any], timestamps: list[int] | None) -> list[int] | None:
+    def _align_timestamps(self, values: Any, timestamps: list[int] | None) -> list[int] | None:
         """Make sure that all records of a buffer have timestamps, or none of them has."""
         if self._timestamped is None:
             self._timestamped = timestamps is not None
@@ -270,7 +292,8 @@ class RecordWriter:
         """Send the content of a bucket as a buffer; returns the size of the payload."""
         edge, state = self._edge, self._state
         timestamps = bucket.timestamps if self._timestamped else None
-        payload = encode_elements(bucket.values, timestamps, bucket.positions, bucket.events, bucket.keys or None)
+        values = bucket.values.joined() if self._columns else bucket.values
+        payload = encode_elements(values, timestamps, bucket.positions, bucket.events, bucket.keys or None)
         header = BufferHeader(
             BufferKind.DATA,
             edge.target,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import ReferenceType
 
 from flinkish.core.checkpointed_function import CheckpointedFunction
@@ -32,10 +32,15 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.operator_state import OperatorState
 
 
+#: The records of a batch: a list, or in jobs of tables a `flinkish.core.column_batch.ColumnBatch`, whose timestamps
+#: are None. Which of them an operator emits is known when the program is translated.
+Values: TypeAlias = Any
+
+
 class Output(Protocol):
     """The output of an operator, to the next operators of the chain, to the out-edges of the vertex, or to both."""
 
-    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
+    def collect(self, values: Values, timestamps: list[int] | None) -> None:
         """Emit a batch. The caller may skip an empty batch."""
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:

@@ -16,6 +16,7 @@ from flinkish.common.detach import SHARED, SHARED_IF_FLAT, all_detached, flat_ha
 from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.functions import OutputTag
 from flinkish.core.time import MIN_TIMESTAMP_MS
+from flinkish.runtime.exchange.buffer import is_columns
 from flinkish.runtime.exchange.writer import RecordWriter
 from flinkish.runtime.job.log import warn_of_program
 from flinkish.runtime.job.operator import OperatorListener, Output, StreamOperator
@@ -193,12 +194,12 @@ class HeardOutput(ChainOutput):
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         if values:
-            self._listener.emitted(self._uid, self._subtask, None, all_detached(values), copied(timestamps))
+            self._listener.emitted(self._uid, self._subtask, None, heard(values), copied(timestamps))
         super().collect(values, timestamps)
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
         if values and self.has_side(tag_id):
-            self._listener.emitted(self._uid, self._subtask, tag_id, all_detached(values), copied(timestamps))
+            self._listener.emitted(self._uid, self._subtask, tag_id, heard(values), copied(timestamps))
         super().collect_side(tag_id, values, timestamps)
 
     def emit_watermark(self, watermark_ms: int) -> None:
@@ -210,9 +211,16 @@ def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | 
     """Pass a batch to all targets in order. All but the last get copies: an operator owns the lists it is given, and a
     function that changes its argument must not affect other operators (in Flink, a serializer copies records)."""
     for target in targets[:-1]:
-        target(all_detached(values), copied(timestamps))
+        # batches of columns never change
+        target(values if is_columns(values) else all_detached(values), copied(timestamps))
     if targets:
         targets[-1](values, timestamps)
+
+
+def heard(values: Any) -> list[Any]:
+    """What a listener gets of a batch: its own copies of the records, or Rows of a batch of columns."""
+    records: list[Any] = values.rows() if is_columns(values) else all_detached(values)
+    return records
 
 
 def copied(timestamps: list[int] | None) -> list[int] | None:

@@ -12,6 +12,8 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.types import Row, RowKind, check_inserts_only
 from flinkish.core.sink import DELETED_COLUMN, DataFrameSink, SinkWriter
+from flinkish.runtime.exchange.buffer import is_columns
+from flinkish.runtime.job.operator import Values
 
 #: The number of records from which a batch of columns is made.
 MAX_RECORDS = 20_000
@@ -35,8 +37,10 @@ class ColumnWriter(SinkWriter):
         self._columns = RecordWriter(input_type, where)
         self._held: list[Any] = []
 
-    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        """Hold records back until there are enough for a batch."""
+    def write(self, values: Values, timestamps: list[int] | None) -> list[Any]:
+        """Hold records back until there are enough for a batch. A batch of columns is one."""
+        if is_columns(values):
+            return [encoded(self._columns_of(values))] if values else []
         self._held.extend(values)
         return self.prepare_commit() if len(self._held) >= MAX_RECORDS else []
 
@@ -59,6 +63,19 @@ class ColumnWriter(SinkWriter):
         deleted = pa.array([kind is RowKind.DELETE for kind in kinds], pa.bool_())
         self._sink.check_columns(batch.filter(pc.invert(deleted)), self._where)
         return pa.RecordBatch.from_arrays([*batch.columns, deleted], schema=frame_schema(self._sink, batch.schema))
+
+    def _columns_of(self, values: Any) -> pa.RecordBatch:
+        """What is stored of a batch of columns: of changes the last one of each key, if the sink says what a key is."""
+        from flinkish.core.last_changes import last_changes
+
+        if not self._sink.takes_changes:
+            self._sink.check_columns(values.columns, self._where)
+            return values.columns
+        kept = last_changes(values, self._sink.key_columns)
+        deleted = pa.array([False] * len(kept) if kept.kinds is None else kept.kinds != 0, pa.bool_())
+        self._sink.check_columns(kept.columns.filter(pc.invert(deleted)), self._where)
+        columns = [*kept.columns.columns, deleted]
+        return pa.RecordBatch.from_arrays(columns, schema=frame_schema(self._sink, kept.columns.schema))
 
 
 def frame_schema(sink: DataFrameSink, columns: pa.Schema) -> pa.Schema:

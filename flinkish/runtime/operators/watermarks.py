@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flinkish.common.arguments import check_made
 from flinkish.common.watermark_strategy import (
@@ -32,6 +32,13 @@ from flinkish.common.watermark_strategy import (
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: Event times in ms.
+Times: TypeAlias = "npt.NDArray[np.int64]"
 
 #: (value, previous timestamp) -> timestamp, both in ms
 ExtractTimestamp = Callable[[Any, int], int]
@@ -136,11 +143,17 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         if self._delay_ms is None or assigned is None:
             self.output.collect(values, assigned)
             return
+        times_ms = self._as_times(assigned)
+        self._emit_between(values, assigned, times_ms, times_ms)
+
+    def _emit_between(self, values: Any, timestamps: list[int] | None, times_ms: Times, marks_ms: Times) -> None:
+        """Emit records, of which these are the event times, with the watermarks between them. ``marks_ms``: the
+        greatest so far, less the out-of-orderness, is the watermark."""
         start = 0
-        for end, max_ms in self._stretches(assigned):
+        for end, max_ms in self._stretches(times_ms, marks_ms):
             self._max_ms = max_ms
             if end > start:
-                self.output.collect(values[start:end], assigned[start:end])
+                self.output.collect(values[start:end], None if timestamps is None else timestamps[start:end])
             if end < len(values):
                 self._emit_watermark()
             start = end
@@ -201,23 +214,27 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             expected="an int: milliseconds since the epoch",
         )
 
-    def _stretches(self, timestamps: list[int]) -> list[tuple[int, int]]:
-        """The stretches of a batch between which watermarks are emitted, as (end of the stretch, greatest timestamp up
-        to there). The first stretch is empty if an earlier watermark must still be emitted before the first record."""
+    def _as_times(self, timestamps: list[int]) -> Times:
         import numpy as np
 
         try:
-            times_ms = np.array([self._max_ms, *timestamps], np.int64)
+            return np.array(timestamps, np.int64)
         except OverflowError:
             raise self._out_of_range(timestamps) from None
-        highest_ms = np.maximum.accumulate(times_ms)
+
+    def _stretches(self, times_ms: Times, marks_ms: Times) -> list[tuple[int, int]]:
+        """The stretches of a batch between which watermarks are emitted, as (end of the stretch, greatest mark up to
+        there). The first stretch is empty if an earlier watermark must still be emitted before the first record."""
+        import numpy as np
+
+        highest_ms = np.maximum.accumulate(np.concatenate(([self._max_ms], marks_ms)))
         delay_ms = min(self._delay_ms or 0, MAX_WATERMARK_MS)
         # the watermark before each record, and behind the last one
         watermarks_ms = np.maximum(highest_ms, MIN_TIMESTAMP_MS + delay_ms) - delay_ms
-        behind = np.flatnonzero(times_ms[1:] <= watermarks_ms[:-1] + int(self._before_next))
+        behind = np.flatnonzero(times_ms <= watermarks_ms[:-1] + int(self._before_next))
         # one watermark before all records that are late by it
         emitted_ms = np.concatenate(([self._emitted_ms], watermarks_ms[behind]))
-        ends = {len(timestamps), *behind[emitted_ms[1:] > emitted_ms[:-1]].tolist()}
+        ends = {len(times_ms), *behind[emitted_ms[1:] > emitted_ms[:-1]].tolist()}
         if self._interval_ms:
             # what functions have seen of earlier splits of the stream may be ahead of this one
             slots = np.maximum(watermarks_ms[:-1], self._emitted_ms) // self._interval_ms

@@ -21,7 +21,7 @@ from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.handles import NO_KEY
 from flinkish.runtime.state.keyed_body import KeyedBody
-from flinkish.runtime.state.limits import InlineLimit, ManagedMemory
+from flinkish.runtime.state.limits import InlineLimit, ManagedMemory, WriteBackCache
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.loans import Loans
 from flinkish.runtime.state.map_table import MapTable
@@ -116,6 +116,8 @@ class KeyedStateBackend:
         #: the values that the running call of user code has in its hands
         self.loans = Loans(self)
         self.unkeyed = UnkeyedState()
+        #: operators that keep values in a form of their own, and write them to tables before these are written to files
+        self.caches: list[WriteBackCache] = []
         self.undo_log = UndoLog(self.loans) if undone else None
         self._recording = recording
         self._uid = uid
@@ -187,7 +189,8 @@ class KeyedStateBackend:
 
     def _unwritten_bytes(self) -> int:
         """About how many bytes of memory the values take that lie in no file, and so cannot be evicted."""
-        return sum(table.to_store * table.entry_bytes for table in self._tables.values())
+        of_caches = sum(cache.unwritten_bytes for cache in self.caches)
+        return of_caches + sum(table.to_store * table.entry_bytes for table in self._tables.values())
 
     def _write_files(self) -> None:
         """Write the values and timers that lie in no file, and compact the files."""
@@ -207,6 +210,8 @@ class KeyedStateBackend:
     def spill(self) -> None:
         """Write the values that lie in no file. Timers stay in memory, because `keyed_changes` still needs those of the
         running epoch."""
+        for cache in self.caches:
+            cache.write_back()
         epoch = self.epoch.epoch
         builder = self.stored.builder()
         try:
@@ -437,7 +442,8 @@ class KeyedStateBackend:
     @property
     def cached_bytes(self) -> int:
         """About how many bytes the values in memory take."""
-        return sum(table.cached_bytes for table in self._tables.values())
+        of_caches = sum(cache.cached_bytes for cache in self.caches)
+        return of_caches + sum(table.cached_bytes for table in self._tables.values())
 
     @property
     def bytes_in_files(self) -> int:
@@ -454,6 +460,8 @@ class KeyedStateBackend:
     def release(self) -> None:
         """Evict values that lie in files and were not used since the last call. To be called only between batches."""
         self.loans.look()
+        for cache in self.caches:
+            cache.release()
         for table in self._tables.values():
             if table.timed is None:
                 table.release()

@@ -154,6 +154,8 @@ class NamesOfData:
     def __init__(self, names: Iterable[str], now_in: Mapping[str, str]) -> None:
         self._places = {name: self._place(name, now_in) for name in names}
         self._names = {place: name for name, place in self._places.items()}
+        #: the names that were asked for: id of the class or function -> itself, and its name
+        self._found: dict[int, tuple[Any, str]] = {}
 
     @staticmethod
     def _place(name: str, now_in: Mapping[str, str]) -> str:
@@ -170,10 +172,16 @@ class NamesOfData:
 
     def name_of(self, found: Any) -> str | None:
         """The name of data that a class or function has; None if it is none, or just one in the same place."""
+        known = self._found.get(id(found))
+        if known is not None and known[0] is found:
+            return known[1]
         place = f"{getattr(found, '__module__', None)}:{getattr(found, '__qualname__', None)}"
         # since Python 3.13 paths say that they are defined in a private module
         name = self._names.get(place.replace("pathlib._local:", "pathlib:"))
-        return name if name is not None and self.lookup(name) is found else None
+        if name is None or self.lookup(name) is not found:
+            return None
+        self._found[id(found)] = found, name
+        return name
 
 
 _OF_DATA = NamesOfData(DATA_NAMES, NOW_IN)

@@ -22,7 +22,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
 
-from flinkish.common.detach import all_detached
 from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import failures_of_user_code
@@ -34,7 +33,7 @@ from flinkish.runtime.job.accumulators import TaskAccumulators
 from flinkish.runtime.job.context import TaskMetricGroup
 from flinkish.runtime.job.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.operator import OperatorContext, OperatorFactory, OperatorListener, StreamOperator
-from flinkish.runtime.job.outputs import ChainOutput, HeardOutput, Interim, copied
+from flinkish.runtime.job.outputs import ChainOutput, HeardOutput, Interim, copied, heard
 from flinkish.runtime.job.report import LifecycleCall
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
@@ -171,11 +170,11 @@ class OperatorChain:
         if listener is None:
             return process
 
-        def heard(values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-            listener.received(uid, subtask, input_index, all_detached(values), copied(timestamps))
+        def process_heard(values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+            listener.received(uid, subtask, input_index, heard(values), copied(timestamps))
             process(values, timestamps, input_index)
 
-        return heard
+        return process_heard
 
     def _stretches_of_head(self) -> Callable[[Sequence[Records | WatermarkStep]], None] | None:
         process, in_turn = self.head.process_stretch, iter if self._listener is None else self._reported
@@ -186,7 +185,7 @@ class OperatorChain:
         listener, uid = self._listener, self.vertex.head.uid
         for step in steps:
             if listener is not None and isinstance(step, Records):
-                values, times = all_detached(step.values), copied(step.timestamps)
+                values, times = heard(step.values), copied(step.timestamps)
                 listener.received(uid, self._subtask, step.input_index, values, times)
             yield step
 

@@ -354,6 +354,26 @@ def test_groups_of_texts_are_written_as_pickle_writes_them(groups: list[tuple[An
     assert dumps_groups([one], keys * 8) == dumps_all([(one, key) for key in keys * 8])
 
 
+_part = st.one_of(
+    st.none(), st.integers(), st.floats(), _text, st.lists(st.integers(), max_size=2), st.just("x" * 40_000)
+)
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.lists(_part, min_size=3, max_size=3), min_size=1, max_size=4), st.integers(0, 3), st.booleans())
+def test_rows_are_written_as_pickle_writes_them(rows: list[list[Any]], size: int, deleted: bool) -> None:
+    made = [Row(*row[:size]) for row in rows]
+    # rows of one batch share their names
+    names, named = [f"f{number}" for number in range(size)], [Row(*row[:size]) for row in rows]
+    for row in named:
+        row.set_field_names(names)
+    for some in (made, named, [*made, *named]):
+        for row in some:
+            row.set_row_kind(RowKind.DELETE if deleted else RowKind.INSERT)
+        alone = [data for row in some for data in dumps_all([row])]
+        assert dumps_all(some * 150) == alone * 150
+
+
 def test_what_is_kept_to_write_groups_is_not_more_than_they_are_when_each_has_a_namespace_of_its_own() -> None:
     groups = [((number, number + 1), f"u{number}") for number in range(1_000)]
     tracemalloc.start()
