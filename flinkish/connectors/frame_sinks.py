@@ -233,7 +233,7 @@ class DeltaMergeSink(DataFrameSink):
                 expected="at least one name, each of them once",
             )
         self._table = table
-        self._keys = list(key_columns)
+        self.key_columns = list(key_columns)
         self._delete_when = delete_when
         self._demands = _Demands(table, partition_by)
         self._partition_by = list(partition_by)
@@ -258,7 +258,7 @@ class DeltaMergeSink(DataFrameSink):
         _check_row(input_type, where, "DeltaSink")
         assert isinstance(input_type, RowTypeInfo)
         names = input_type.get_field_names()
-        missing = [key for key in self._keys if key not in names]
+        missing = [key for key in self.key_columns if key not in names]
         if missing:
             raise TypeMismatchError(
                 f"the key column '{missing[0]}' is no field of the records",
@@ -321,14 +321,14 @@ class DeltaMergeSink(DataFrameSink):
         # the ids increase in the order of the stream within a subtask
         numbered = frame.select(functions.struct(*columns).alias("row"), functions.monotonically_increasing_id())
         numbered = numbered.toDF("row", "number")
-        keys = [functions.col(f"row.{quoted(key)}").alias(f"key{n}") for n, key in enumerate(self._keys)]
+        keys = [functions.col(f"row.{quoted(key)}").alias(f"key{n}") for n, key in enumerate(self.key_columns)]
         rows = numbered.groupBy(*keys).agg(functions.max_by("row", "number").alias("row")).select("row.*")
         delete = functions.coalesce(functions.expr(self._delete_when or "false"), functions.lit(False))
         return rows.withColumn(DELETED_COLUMN, functions.col(DELETED_COLUMN) | delete)
 
     def _statement(self, columns: Sequence[str], view: str, table: str) -> str:
         names = [quoted(name) for name in columns]
-        same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in self._keys)
+        same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in self.key_columns)
         return (
             f"MERGE INTO {table} t USING {view} s ON {same}"
             f" WHEN MATCHED AND s.{DELETED_COLUMN} THEN DELETE"

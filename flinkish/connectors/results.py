@@ -132,19 +132,26 @@ class PrintSink(WriterSink):
         identifier: text before each line; None: none.
         input_type: type of the records; decides the text form (see `flinkish.common.text`).
         std_err: whether to print to standard error instead of standard output.
+        row_separator: what stands between the fields of Rows: that of ``print()``, or that of Java's text, which the
+            texts of the fields are then too.
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
     reads_timestamps = False
 
     def __init__(
-        self, identifier: str | None = None, input_type: TypeInformation | None = None, std_err: bool = False
+        self,
+        identifier: str | None = None,
+        input_type: TypeInformation | None = None,
+        std_err: bool = False,
+        row_separator: str = PRINT_ROW_SEPARATOR,
     ) -> None:
         self.identifier = identifier or ""
         self.input_type = input_type
         self.std_err = std_err
+        self.row_separator = row_separator
         # as in PyFlink, which prints Rows field by field in Python, whatever their fields are
-        self.takes_misfits = prints_python(input_type)
+        self.takes_misfits = row_separator == PRINT_ROW_SEPARATOR and prints_python(input_type)
 
     @property
     def default_name(self) -> str:
@@ -160,7 +167,7 @@ class PrintSink(WriterSink):
 class _PrintWriter(SinkWriter):
     def __init__(self, sink: PrintSink) -> None:
         self._identifier = sink.identifier
-        self._text = text_writer(sink.input_type, PRINT_ROW_SEPARATOR)
+        self._text = text_writer(sink.input_type, sink.row_separator)
         self._prefix = line_prefix(sink.identifier, 0, 1)
 
     def open(self, subtask: int, parallelism: int) -> None:

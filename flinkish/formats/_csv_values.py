@@ -42,6 +42,8 @@ from flinkish.formats._values import (
     read_decimal,
     scalar_kind,
     smart_datetime,
+    table_readers,
+    table_writers,
     text_of_seconds,
     trimmed,
     unwrapped,
@@ -56,7 +58,8 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 class CsvDialect:
     """The characters with which CSV lines are written and read. An empty quote or escape character means that there is
     none. With ``null_literal`` None, no text is read as None, and None is written as an empty field. With ``strict``,
-    what is written can be taken apart again, or it is refused."""
+    what is written can be taken apart again, or it is refused. ``times``: what stands between date and time in texts of
+    Flink's formats of tables; empty: times are those of the DataStream API."""
 
     field_delimiter: str = ","
     array_element_delimiter: str = ";"
@@ -65,6 +68,7 @@ class CsvDialect:
     null_literal: str | None = None
     line_delimiter: str = "\n"
     strict: bool = False
+    times: str = ""
 
     def having(self, **changes: str) -> CsvDialect:
         """A copy with changes.
@@ -307,7 +311,7 @@ def field_reader(type_info: TypeInformation, dialect: CsvDialect, how: CsvReadin
         read_element = _element_reader(type_info.elem_type, dialect, how)
         delimiter = dialect.array_element_delimiter
         return lambda text: [read_element(part) for part in text.split(delimiter)] if text else []
-    return _scalar_reader(type_info, how)
+    return _scalar_reader(type_info, dialect, how)
 
 
 def field_writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], str]:
@@ -326,7 +330,7 @@ def field_writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[A
         write_element = _element_writer(type_info.elem_type, dialect)
         write = _joined(lambda items: [write_element(item) for item in items], dialect)
     else:
-        write = _scalar_writer(type_info)
+        write = _scalar_writer(type_info, dialect)
         if scalar_kind(type_info) not in _UNQUOTED:
             text_field, write_text = dialect.text_field(), write
             write = (lambda value: text_field(write_text(value))) if write_text is not str else text_field
@@ -336,7 +340,7 @@ def field_writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[A
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-def _scalar_reader(type_info: TypeInformation, how: CsvReading) -> Reader:
+def _scalar_reader(type_info: TypeInformation, dialect: CsvDialect, how: CsvReading) -> Reader:
     if _is_bytes(type_info):
         return read_bytes
     kind = None if isinstance(type_info, TupleTypeInfo) else scalar_kind(type_info)
@@ -344,12 +348,14 @@ def _scalar_reader(type_info: TypeInformation, how: CsvReading) -> Reader:
         raise _no_form(type_info, "a basic or time type, an array, a LIST or a ROW")
     if isinstance(type_info, DecimalTypeInfo):
         return lambda text: type_info.rounded(read_decimal(text))
+    if dialect.times and kind in (of_tables := table_readers(dialect.times, of_csv=True)):
+        return of_tables[kind]
     return _TIME_READERS[kind] if kind in _TIME_READERS else basic_readers(how.strict)[kind]  # type: ignore[index]
 
 
 def _element_reader(type_info: TypeInformation, dialect: CsvDialect, how: CsvReading) -> Reader:
     """The reader of an element of an array or a field of a nested Row, which are scalar."""
-    read = _scalar_reader(_scalar(type_info), how)
+    read = _scalar_reader(_scalar(type_info), dialect, how)
     null_literal, ignore_parse_errors = dialect.null_literal, how.ignore_parse_errors
 
     def read_element(text: str) -> Any:
@@ -459,7 +465,7 @@ _TIME_READERS: dict[BasicType | Temporal, Reader] = {
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def _scalar_writer(type_info: TypeInformation) -> Callable[[Any], str]:
+def _scalar_writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], str]:
     if _is_bytes(type_info):
         return lambda value: base64.b64encode(value).decode("ascii")
     kind = None if isinstance(type_info, TupleTypeInfo) else scalar_kind(type_info)
@@ -467,11 +473,13 @@ def _scalar_writer(type_info: TypeInformation) -> Callable[[Any], str]:
         raise _no_form(type_info, "a basic or time type, an array, a LIST or a ROW")
     if isinstance(type_info, DecimalTypeInfo):
         return lambda value: str(without_zeros(value))
+    if dialect.times and kind in (of_tables := table_writers(dialect.times)):
+        return of_tables[kind]
     return _SCALAR_WRITERS.get(kind, str)
 
 
 def _element_writer(type_info: TypeInformation, dialect: CsvDialect) -> Callable[[Any], str]:
-    write = _scalar_writer(_scalar(type_info))
+    write = _scalar_writer(_scalar(type_info), dialect)
     null_literal = dialect.null_literal or ""
     return lambda value: null_literal if value is None else write(value)
 

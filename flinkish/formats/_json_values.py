@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.common.text import text_writer
 from flinkish.common.time import Instant
@@ -45,6 +45,8 @@ from flinkish.formats._values import (
     read_bytes,
     scalar_kind,
     smart_datetime,
+    table_readers,
+    table_writers,
     text_of_seconds,
     trimmed,
     unwrapped,
@@ -53,6 +55,7 @@ from flinkish.formats._values import (
 )
 
 Writer = Callable[[Any], str]
+_OfKinds = dict[BasicType | Temporal, Writer]
 
 _quote: Writer = json.encoder.encode_basestring  # the C version; keeps characters beyond ASCII as they are
 _text_of_double = text_writer(Types.DOUBLE())
@@ -69,11 +72,14 @@ _INSTANT = re.compile(
 @dataclass(frozen=True)
 class JsonReading:
     """How a schema reads: whether an absent field is an error, whether a field that cannot be read is None, and whether
-    a value that Flink would change so that it fits its type is an error (``strict``)."""
+    a value that Flink would change so that it fits its type is an error (``strict``). ``times``: what stands between
+    date and time in the texts of Flink's formats of tables, in which the text of a number is that which it has; empty:
+    times are those of RFC 3339."""
 
     fail_on_missing_field: bool = False
     ignore_parse_errors: bool = False
     strict: bool = False
+    times: str = ""
 
 
 #: The classes of the decoded values that are values of the type as they are.
@@ -106,7 +112,7 @@ def json_reader(type_info: TypeInformation, how: JsonReading) -> Reader:
     kind = None if isinstance(type_info, TupleTypeInfo) else scalar_kind(type_info)
     if kind is None:
         raise _no_form(type_info)
-    read = _scalar_reader(kind, how.strict)
+    read = _scalar_reader(kind, how)
     return (lambda node: type_info.rounded(read(node))) if isinstance(type_info, DecimalTypeInfo) else read
 
 
@@ -136,13 +142,39 @@ def finality(type_info: TypeInformation) -> Finality | None:
     return Finality(_FINAL_CLASSES[kind], BITS.get(kind)) if kind in _FINAL_CLASSES else None
 
 
-def json_writer(type_info: TypeInformation) -> Writer:
+@dataclass(frozen=True)
+class JsonWriting:
+    """How a schema writes: ``times`` as in `JsonReading`, whether fields that are None are left out, and whether
+    decimals have no exponent."""
+
+    times: str = ""
+    ignore_null_fields: bool = False
+    plain_decimals: bool = False
+
+
+def json_writer(type_info: TypeInformation, how: JsonWriting = JsonWriting()) -> Writer:
     """The function that writes a (converted) value of the type, or None, as JSON text.
 
     Raises:
         TypeError: the type has no form in JSON.
     """
-    return _nullable(_writer(unwrapped(type_info)))
+    writers = _SCALAR_WRITERS
+    if how.times:
+        writers = writers | {kind: _quoting(write) for kind, write in table_writers(how.times).items()}
+        form = "f" if how.plain_decimals else ""
+        writers[BasicType.BIG_DEC] = lambda value: format(without_zeros(value), form)
+    return _nullable(_writer(unwrapped(type_info), _Writers(writers, how.ignore_null_fields)))
+
+
+class _Writers(NamedTuple):
+    """The writers of the kinds of scalar values, and whether fields that are None are left out."""
+
+    of_kinds: _OfKinds
+    ignore_null_fields: bool
+
+
+def _quoting(write: Writer) -> Writer:
+    return lambda value: f'"{write(value)}"'
 
 
 def needs_exact_numbers(type_info: TypeInformation) -> bool:
@@ -229,11 +261,14 @@ def _or_none(read: Reader) -> Reader:
     return read_or_none
 
 
-def _scalar_reader(kind: BasicType | Temporal, strict: bool) -> Reader:
+def _scalar_reader(kind: BasicType | Temporal, how: JsonReading) -> Reader:
+    strict = how.strict
+    if how.times and kind in (of_tables := table_readers(how.times)):
+        return _from_text(of_tables[kind], "a text")
     if isinstance(kind, Temporal):
         return _from_text(_TEMPORAL_READERS[kind], "a text")
     if kind is BasicType.STRING:
-        return _read_string
+        return _read_exactly if how.times else _read_string
     if kind is BasicType.INSTANT:
         return _read_instant
     read_text = basic_readers(strict)[kind]
@@ -285,6 +320,11 @@ def _read_string(node: Any) -> str:
     if type(node) is str:
         return node
     return _text_of_node(node) if type(node) in (dict, list) else _text_of_scalar(node)
+
+
+def _read_exactly(node: Any) -> str:
+    """The same, with the digits that a number has."""
+    return str(node) if type(node) is Decimal else _read_string(node)
 
 
 def _text_of_node(node: Any) -> str:
@@ -388,30 +428,30 @@ _TEMPORAL_READERS: dict[Temporal, Reader] = {
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
-def _writer(type_info: TypeInformation) -> Writer:
+def _writer(type_info: TypeInformation, writers: _Writers) -> Writer:
     type_info = unwrapped(type_info)
     if isinstance(type_info, RowTypeInfo):
-        return _row_writer(type_info)
+        return _row_writer(type_info, writers)
     if isinstance(type_info, MapTypeInfo):
-        write_key = _key_writer(_key_kind(type_info))
-        write_value = _nullable(_writer(type_info._value_type_info))
+        write_key = _key_writer(_key_kind(type_info), writers)
+        write_value = _nullable(_writer(type_info._value_type_info, writers))
         return lambda value: (
             "{" + ",".join([f"{write_key(key)}:{write_value(item)}" for key, item in value.items()]) + "}"
         )
     if _is_bytes(type_info):
         return _write_bytes
     if isinstance(type_info, _SequenceTypeInfo):
-        write_element = _nullable(_writer(type_info.elem_type))
+        write_element = _nullable(_writer(type_info.elem_type, writers))
         return lambda value: "[" + ",".join([write_element(item) for item in value]) + "]"
     kind = scalar_kind(type_info)
     if kind is None:
         raise _no_form(type_info)
-    return _SCALAR_WRITERS.get(kind, str)
+    return writers.of_kinds.get(kind, str)
 
 
-def _key_writer(kind: BasicType | Temporal) -> Writer:
+def _key_writer(kind: BasicType | Temporal, writers: _Writers) -> Writer:
     """The function that writes a key as the name of a field, which is a text also if the key is a number."""
-    write = _SCALAR_WRITERS.get(kind, str)
+    write = writers.of_kinds.get(kind, str)
 
     def write_key(key: Any) -> str:
         text = write(key)
@@ -420,9 +460,13 @@ def _key_writer(kind: BasicType | Temporal) -> Writer:
     return _quote if kind is BasicType.STRING else write_key
 
 
-def _row_writer(type_info: RowTypeInfo) -> Writer:
+def _row_writer(type_info: RowTypeInfo, writers: _Writers) -> Writer:
     pairs = zip(type_info.get_field_names(), type_info.get_field_types(), strict=True)
-    fields = [(_quote(name) + ":", _nullable(_writer(field_type))) for name, field_type in pairs]
+    fields = [(_quote(name) + ":", _nullable(_writer(field_type, writers))) for name, field_type in pairs]
+    if writers.ignore_null_fields:
+        return lambda row: (
+            "{" + ",".join([key + write(item) for (key, write), item in zip(fields, row) if item is not None]) + "}"
+        )
 
     def write(row: Any) -> str:
         texts = [key + write_field(item) for (key, write_field), item in zip(fields, row, strict=True)]
@@ -457,7 +501,7 @@ def _write_instant(value: Instant) -> str:
     return f'"{text_of_seconds(value, "T")}{"." * bool(digits)}{digits}Z"'
 
 
-_SCALAR_WRITERS: dict[BasicType | Temporal, Writer] = {
+_SCALAR_WRITERS: _OfKinds = {
     BasicType.STRING: _quote,
     BasicType.CHAR: _quote,
     BasicType.BOOLEAN: lambda value: "true" if value else "false",

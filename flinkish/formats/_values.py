@@ -247,6 +247,62 @@ def text_of_seconds(value: Instant, separator: str) -> str:
     return point.isoformat(separator)
 
 
+#: The texts of moments in Flink's formats of tables: the date, what stands between, the time, digits, and Z.
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z?)", re.ASCII)
+_TIME_OF_DAY = re.compile(r"(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?", re.ASCII)
+
+
+def table_readers(separator: str, of_csv: bool = False) -> dict[BasicType | Temporal, Reader]:
+    """The functions that read the texts of times as Flink's formats of tables write them, with ``separator`` between
+    date and time. In those ``of_csv`` blanks may stand around them, and a time may have no seconds."""
+
+    def moment(text: str, zone: str, what: str) -> tuple[datetime.datetime, str]:
+        match = _MOMENT.fullmatch(text.strip(BLANKS) if of_csv else text)
+        try:
+            if match is not None and (match[2], match[5]) == (separator, zone):
+                return smart_datetime(f"{match[1]} {match[3]}", match[4]), match[4]
+        except (ValueError, OverflowError):
+            pass
+        raise Mismatch(text, f"a {what} such as 2026-01-31{separator}12:30:00.123{zone}")
+
+    def time_of_day(text: str) -> datetime.time:
+        match = _TIME_OF_DAY.fullmatch(text)
+        try:
+            if match is not None and (of_csv or match[2]):
+                if not of_csv and text.startswith("24:00:00") and not nanoseconds(match[3]):
+                    return datetime.time(0)
+                # a TIME has milliseconds
+                digits = f"{(match[3] or '')[:3]:0<3}000"
+                return datetime.time.fromisoformat(f"{match[1]}{match[2] or ':00'}.{digits}")
+        except ValueError:
+            pass
+        raise Mismatch(text, "a time such as 12:30:00")
+
+    return {
+        BasicType.INSTANT: lambda text: instant_of(*moment(text, "Z", "TIMESTAMP_LTZ")),
+        **dict.fromkeys((Temporal.TIMESTAMP, Temporal.LOCAL_TIMESTAMP), lambda text: moment(text, "", "TIMESTAMP")[0]),
+        **dict.fromkeys((Temporal.TIME, Temporal.LOCAL_TIME), time_of_day),
+    }
+
+
+def table_writers(separator: str) -> dict[BasicType | Temporal, Callable[[Any], str]]:
+    """The inverse of `table_readers`."""
+
+    def instant(value: Instant) -> str:
+        digits = f".{value.nanos:09}".rstrip("0") if value.nanos else ""
+        return f"{text_of_seconds(value, separator)}{digits}Z"
+
+    return {
+        BasicType.INSTANT: instant,
+        **dict.fromkeys(
+            (Temporal.TIMESTAMP, Temporal.LOCAL_TIMESTAMP), lambda value: trimmed(in_utc(value).isoformat(separator))
+        ),
+        **dict.fromkeys(
+            (Temporal.TIME, Temporal.LOCAL_TIME), lambda value: trimmed(value.replace(tzinfo=None).isoformat())
+        ),
+    }
+
+
 def malformed(
     what: str, message: bytes, error: Exception, schema: str, expected: str, hint: str
 ) -> MalformedRecordError:

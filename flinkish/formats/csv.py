@@ -9,7 +9,7 @@ what Flink reads although it does not fit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -49,21 +49,27 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         dialect: CsvDialect,
         how: CsvReading,
         array_delimiters: tuple[str, ...] | None = None,
+        used: Collection[str] | None = None,
     ) -> None:
         """
         Args:
             array_delimiters: the array element delimiter of each field; None: that of the dialect for all.
+            used: the fields that are read, while the others are None; None: all.
         """
         self._type_info = type_info
         self._dialect = dialect
         self._how = how
+        self._used = used
         self._array_delimiters = array_delimiters
         self._compile()
 
     def _compile(self) -> None:
         dialects = _dialects(self._type_info, self._dialect, self._array_delimiters)
         self._fields = [
-            (name, field_reader(field_type, dialect, self._how))
+            (
+                name,
+                field_reader(field_type, dialect, self._how) if self._used is None or name in self._used else _passed,
+            )
             for name, field_type, dialect in zip(
                 self._type_info.get_field_names(), self._type_info.get_field_types(), dialects, strict=True
             )
@@ -216,6 +222,10 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             """Set the array element delimiter of each field."""
             self._array_delimiters = delimiters
             return self
+
+
+def _passed(text: str) -> None:
+    """What is read of a field that is not used."""
 
 
 class CsvRowSerializationSchema(SerializationSchema):

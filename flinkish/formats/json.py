@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from operator import attrgetter, itemgetter
 from typing import Annotated, Any
 
@@ -24,16 +24,29 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import _create_rows, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
-from flinkish.formats._json_values import Finality, JsonReading, finality, json_reader, json_writer, needs_exact_numbers
+from flinkish.formats._json_values import (
+    Finality,
+    JsonReading,
+    JsonWriting,
+    finality,
+    json_reader,
+    json_writer,
+    needs_exact_numbers,
+)
 from flinkish.formats._values import Reader, malformed
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
-#: Decodes messages to the values of their fields: None for messages left to `PlainRows`, whose places join the set.
-_Decode = Callable[[list[Any], set[int]], list[Sequence[Any]]]
+#: What gives the values of all fields of a decoded object; None: it is a sequence of them.
+_Values = Callable[[Any], Sequence[Any]] | None
+#: Decodes messages to objects, or their values, if it is told how: None for messages left to `PlainRows`, whose places
+#: join the set.
+_Decode = Callable[[list[Any], set[int], _Values], list[Any]]
 #: A field whose decoded values need a look: its place, when they are final, and the reader.
 _Look = tuple[int, Finality | None, Reader]
-_Decoder = tuple[_Decode, list[_Look]]
+#: What gives the values of an object, all of them, and each of them.
+_Getters = tuple[_Values, list[Callable[[Any], Any]]]
+_Decoder = tuple[_Decode, list[_Look], _Getters]
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
@@ -54,7 +67,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     def __init__(self, type_info: RowTypeInfo, how: JsonReading) -> None:
         self._type_info = type_info
         self._how = how
-        self._rows = _fastest_rows(type_info, how)
+        self._rows = fastest_rows(type_info, how)
 
     def __getstate__(self) -> dict[str, Any]:
         # a worker makes its own readers, which are C objects and closures
@@ -62,7 +75,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._rows = _fastest_rows(self._type_info, self._how)
+        self._rows = fastest_rows(self._type_info, self._how)
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
@@ -154,16 +167,17 @@ class JsonRowSerializationSchema(SerializationSchema):
         TypeMismatchError: the record does not fit the type.
     """
 
-    def __init__(self, type_info: TypeInformation) -> None:
+    def __init__(self, type_info: TypeInformation, how: JsonWriting = JsonWriting()) -> None:  # noqa: B008 - it is frozen
         self._type_info = type_info
-        self._write = json_writer(type_info)
+        self._how = how
+        self._write = json_writer(type_info, how)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_write"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._write = json_writer(self._type_info)
+        self._write = json_writer(self._type_info, self._how)
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
@@ -232,7 +246,7 @@ class PlainRows:
     def __init__(self, type_info: RowTypeInfo, how: JsonReading) -> None:
         self._type_info = type_info
         self._how = how
-        decoder = _decoder(type_info)
+        decoder = _decoder(type_info, how)
         # unlike decode, raw_decode ignores what follows the object
         self._decode = decoder.decode if how.strict else lambda text: decoder.raw_decode(text.lstrip(" \t\r\n"))[0]
         self._read = json_reader(type_info, how)
@@ -267,26 +281,39 @@ class FastRows:
     `by_msgspec`), then those that need a look are read. A message with anything unusual is left to `PlainRows`."""
 
     def __init__(self, type_info: RowTypeInfo, how: JsonReading, by: Callable[..., _Decoder]) -> None:
-        self._plain = PlainRows(type_info, how)
+        self.plain = PlainRows(type_info, how)
         self._names = type_info.get_field_names()
-        self._decode, self._looks = by(type_info, how)
+        self._decode, self._looks, (self._values_of, self._getters) = by(type_info, how)
 
     def read(self, messages: list[bytes | None]) -> list[Any]:
         left: set[int] = set()
-        rows: Iterable[Sequence[Any]] = self._decode(messages, left)
+        rows: Iterable[Sequence[Any]] = self._decode(messages, left, self._values_of)
         if self._looks and messages:
             columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-            for place, final, read_field in self._looks:
-                if final is None or not final.holds_for(columns[place]):
-                    columns[place] = _column(columns[place], read_field, left)
+            self._look_at(columns, left)
             rows = zip(*columns, strict=True)
         records = _create_rows(self._names, rows)
         for place in sorted(left):
-            records[place] = self._plain.read_one(messages[place])
+            records[place] = self.plain.read_one(messages[place])
         return records
 
+    def columns(self, messages: list[bytes | None], unread: Collection[int] = ()) -> tuple[list[Any], set[int]]:
+        """The values of each field, and the places of messages that are left to `plain`, where they mean nothing. The
+        fields ``unread`` have the decoded values, which may be no values of the type."""
+        left: set[int] = set()
+        objects = self._decode(messages, left, None)
+        columns: list[Any] = [list(map(get, objects)) for get in self._getters]
+        self._look_at(columns, left, unread)
+        return columns, left
 
-def _column(values: Sequence[Any], read_field: Reader, left: set[int]) -> list[Any]:
+    def _look_at(self, columns: list[Sequence[Any]], left: set[int], unread: Collection[int] = ()) -> None:
+        for place, final, read_field in self._looks:
+            if place not in unread and (final is None or not final.holds_for(columns[place])):
+                columns[place] = read_column(columns[place], read_field, left)
+
+
+def read_column(values: Sequence[Any], read_field: Reader, left: set[int]) -> list[Any]:
+    """The values of a field, of which a reader makes values of the type; where it cannot, the place joins ``left``."""
     column: list[Any] = []
     for value in values:
         try:
@@ -299,10 +326,10 @@ def _column(values: Sequence[Any], read_field: Reader, left: set[int]) -> list[A
 
 def by_scanner(type_info: RowTypeInfo, how: JsonReading) -> _Decoder:
     """Decode with the scanner of the standard library, which is called directly."""
-    scan, names = _decoder(type_info).scan_once, type_info.get_field_names()  # type: ignore[attr-defined]
+    scan, names = _decoder(type_info, how).scan_once, type_info.get_field_names()  # type: ignore[attr-defined]
     pick = itemgetter(*names) if len(names) > 1 else lambda node: [node[name] for name in names]
 
-    def decode(messages: list[Any], left: set[int]) -> list[Sequence[Any]]:
+    def decode(messages: list[Any], left: set[int], values_of: _Values) -> list[Sequence[Any]]:
         decoded: list[Sequence[Any]] = []
         for message in messages:
             try:
@@ -322,7 +349,8 @@ def by_scanner(type_info: RowTypeInfo, how: JsonReading) -> _Decoder:
         return decoded
 
     types = type_info.get_field_types()
-    return decode, [(place, finality(field), json_reader(field, how)) for place, field in enumerate(types)]
+    looks = [(place, finality(field), json_reader(field, how)) for place, field in enumerate(types)]
+    return decode, looks, (None, list(map(itemgetter, range(len(types)))))
 
 
 def by_msgspec(type_info: RowTypeInfo, how: JsonReading) -> _Decoder:
@@ -330,12 +358,9 @@ def by_msgspec(type_info: RowTypeInfo, how: JsonReading) -> _Decoder:
     a whole number, but it passes over fields that the type does not have without reading them.
 
     Raises:
-        ValueError: msgspec has no struct with these names, or no number that is exact enough.
+        ValueError: msgspec has no struct with these names.
     """
     import msgspec
-
-    if needs_exact_numbers(type_info):
-        raise ValueError
 
     def kind_of(final: Finality | None) -> Any:
         if final is None or final.bits is None:
@@ -352,16 +377,18 @@ def by_msgspec(type_info: RowTypeInfo, how: JsonReading) -> _Decoder:
         rename=dict(zip(fields, type_info.get_field_names(), strict=True)),
         gc=False,
     )
-    decode_struct = msgspec.json.Decoder(struct).decode
+    decode_struct = msgspec.json.Decoder(struct, float_hook=_float_reader(type_info, how)).decode
     values_of = attrgetter(*fields) if len(fields) > 1 else msgspec.structs.astuple
+    nothing = struct(*(None,) * len(fields))
     # Python refuses whole numbers of more digits; a longer run of them has one in some place that is looked at
     most_digits = getattr(sys, "get_int_max_str_digits", int)() or sys.maxsize
 
-    def decode(messages: list[Any], left: set[int]) -> list[Sequence[Any]]:
-        is_ascii, decoded = bytes.isascii, list[Sequence[Any]]()
+    def decode(messages: list[Any], left: set[int], values_of: _Values) -> list[Any]:
+        is_ascii, decoded = bytes.isascii, list[Any]()
         try:
             if all(map(is_ascii, messages)) and max(map(len, messages), default=0) <= most_digits:
-                return list(map(values_of, map(decode_struct, messages)))
+                decoded_structs = map(decode_struct, messages)
+                return list(decoded_structs if values_of is None else map(values_of, decoded_structs))
         except (TypeError, ValueError, RecursionError):
             pass  # one by one
         for message in messages:
@@ -370,26 +397,38 @@ def by_msgspec(type_info: RowTypeInfo, how: JsonReading) -> _Decoder:
                     str(message, "utf-8")
                 if len(message) > most_digits and re.search(rb"\d", message[::most_digits]):
                     raise ValueError
-                decoded.append(values_of(decode_struct(message)))
+                decoded.append(decode_struct(message))
             except (TypeError, ValueError, RecursionError):
                 left.add(len(decoded))
-                decoded.append((None,) * len(fields))
-        return decoded
+                decoded.append(nothing)
+        return decoded if values_of is None else list(map(values_of, decoded))
 
     looks: list[_Look] = [(i, None, json_reader(types[i], how)) for i, final in enumerate(finals) if final is None]
-    return decode, looks
+    return decode, looks, (values_of, list(map(attrgetter, fields)))
 
 
-def _fastest_rows(type_info: RowTypeInfo, how: JsonReading) -> FastRows:
+def fastest_rows(type_info: RowTypeInfo, how: JsonReading) -> FastRows:
+    """The fastest reader that there is here."""
     try:
         return FastRows(type_info, how, by_msgspec)
     except (ImportError, ValueError):  # msgspec is optional
         return FastRows(type_info, how, by_scanner)
 
 
-def _decoder(type_info: TypeInformation) -> json.JSONDecoder:
-    exact = needs_exact_numbers(type_info)
-    return json.JSONDecoder(parse_constant=_refuse_constant, parse_float=Decimal if exact else None)
+def _decoder(type_info: TypeInformation, how: JsonReading) -> json.JSONDecoder:
+    return json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_float_reader(type_info, how))
+
+
+def _float_reader(type_info: TypeInformation, how: JsonReading) -> Callable[[str], Any] | None:
+    """What makes numbers of texts with a point or an exponent; None: they are floats."""
+    return _exact_number if how.times or needs_exact_numbers(type_info) else None
+
+
+def _exact_number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"the exponent of {text[:40]} is out of range") from None
 
 
 # --- types of JSON schemas ----------------------------------------------------------------------------------------

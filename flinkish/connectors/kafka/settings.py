@@ -56,6 +56,9 @@ class ConsumerRecord(NamedTuple):
 class KafkaRecordDeserializationSchema(ABC):
     """Deserializes whole Kafka records, with their keys, headers and topics, to records of the stream."""
 
+    #: whether `deserialize_batch` gives a batch of columns, for tables
+    gives_columns = False
+
     @abstractmethod
     def deserialize(self, record: ConsumerRecord) -> Any:
         """The record of the stream, made of plain data (a tuple or Row, not the ConsumerRecord itself); None: the Kafka
@@ -98,9 +101,11 @@ def decoded(schema: Schema, messages: Sequence[Any], split: str, with_timestamps
         records = deserializer_of(schema)(_input(schema, messages))
     except MalformedRecordError:
         raise _located(schema, messages, split) from None
-    timestamps = list(map(_milliseconds, map(_timestamp, messages))) if with_timestamps else None
     # of the last message, which costs less than the greatest of all, and is the same whether anything reads timestamps
     newest_ms = _milliseconds(_timestamp(messages[-1]))
+    if isinstance(schema, KafkaRecordDeserializationSchema) and schema.gives_columns:
+        return SplitRecords(records, None, newest_ms=newest_ms)
+    timestamps = list(map(_milliseconds, map(_timestamp, messages))) if with_timestamps else None
     if type(None) in set(map(type, records)):
         # messages without a value (tombstones), and those that the schema was told to pass over
         kept = [record is not None for record in records]

@@ -722,6 +722,32 @@ def test_the_table_connector_inserts_and_upserts_into_mysql(maria: Database) -> 
     assert sorted(maria.query("SELECT * FROM log")) == [("a", 1), ("a", 2), ("b", 1)]
 
 
+def test_a_table_by_its_key_has_what_the_changes_of_a_query_leave(database: Database) -> None:
+    configuration = Configuration().set_string("execution.target", "minicluster")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
+    t_env = StreamTableEnvironment.create(env)
+    t_env.execute_sql(
+        "CREATE TABLE counts (page STRING, n BIGINT, PRIMARY KEY (page) NOT ENFORCED) WITH ('connector' = 'jdbc', "
+        f"'table-name' = 'counts', 'url' = 'jdbc:{database.uri}')"
+    )
+    t_env.execute_sql(
+        "INSERT INTO counts SELECT page, COUNT(*) FROM (VALUES ('a'), ('b'), ('a'), ('c')) AS t (page) GROUP BY page"
+    ).wait()
+    assert database.rows() == [("a", 2), ("b", 1), ("c", 1)]
+    changes = [
+        Row.of_kind(RowKind.UPDATE_BEFORE, "a", 2),
+        Row.of_kind(RowKind.UPDATE_AFTER, "a", 3),
+        # retracted and not replaced
+        Row.of_kind(RowKind.UPDATE_BEFORE, "b", 1),
+        Row.of_kind(RowKind.DELETE, "c", 1),
+        Row.of_kind(RowKind.INSERT, "c", 7),
+    ]
+    t_env.from_changelog_stream(env.from_collection(changes, ROW)).execute_insert("counts").wait()
+    assert database.rows() == [("a", 3), ("c", 7)]
+    with t_env.execute_sql("SELECT n, page FROM counts WHERE n > 3").collect() as rows:
+        assert [[*row] for row in rows] == [[7, "c"]]
+
+
 def in_threads(*functions: Any) -> None:
     errors: list[BaseException] = []
 

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from flinkish.common import Configuration, Row, Types
+from flinkish.common import Configuration, Row, RowKind, Types
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.table import StreamTableEnvironment
 from tests.support.kafka_broker import KafkaBroker
@@ -58,3 +58,81 @@ def test_a_program_reads_a_table_and_writes_another(
     assert [record.value for record in written] == [b'0|"00"', b'1|"01"', b'2|"02"']
     # as in Flink, where a table has no column for Kafka's timestamp, it is the time of writing and not the event time
     assert all(record.timestamp_ms >= began_ms for record in written)
+
+
+def _env() -> StreamExecutionEnvironment:
+    configuration = Configuration().set_string("execution.target", "minicluster")
+    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
+
+
+def _declare(t_env: StreamTableEnvironment, broker: KafkaBroker, name: str, columns: str, options: str) -> None:
+    """A table of a topic; ``options`` are those of its connector and formats, without quotes."""
+    given = dict(part.split("=") for part in options.split())
+    given |= {"properties.bootstrap.servers": broker.bootstrap_servers, "properties.fetch.max.wait.ms": "100"}
+    listed = ", ".join(f"'{key}' = '{text}'" for key, text in given.items())
+    t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({listed})")
+
+
+def test_metadata_and_keys_are_read_and_written(kafka: KafkaBroker) -> None:
+    topic, t_env = f"table-{next(_numbers)}", StreamTableEnvironment.create(_env())
+    kafka.create_topic(topic)
+    columns = (
+        "k_id BIGINT, word STRING, headers MAP<STRING, BYTES> METADATA, written TIMESTAMP_LTZ(3) METADATA FROM "
+        "'timestamp', part BIGINT METADATA FROM 'partition' VIRTUAL, `offset` BIGINT METADATA VIRTUAL, "
+        "topic STRING METADATA VIRTUAL, `timestamp-type` STRING METADATA VIRTUAL, "
+        "at_local TIMESTAMP(3) METADATA FROM 'timestamp' VIRTUAL"
+    )
+    options = (
+        f"connector=kafka topic={topic} key.format=json key.fields=k_id key.fields-prefix=k_ value.format=json "
+        "value.fields-include=EXCEPT_KEY scan.startup.mode=earliest-offset scan.bounded.mode=latest-offset"
+    )
+    _declare(t_env, kafka, "records", columns, options)
+    t_env.execute_sql(
+        "INSERT INTO records VALUES (7, 'a', MAP['h', ENCODE('x', 'UTF-8')], TO_TIMESTAMP_LTZ(1769860800500, 3)), "
+        "(8, 'b', CAST(NULL AS MAP<STRING, BYTES>), TO_TIMESTAMP_LTZ(1769860801000, 3))"
+    ).wait()
+    written = kafka.consume(topic)
+    assert [(one.key, one.value, one.timestamp_ms, one.headers) for one in written] == [
+        (b'{"id":7}', b'{"word":"a"}', 1769860800500, (("h", b"x"),)),
+        (b'{"id":8}', b'{"word":"b"}', 1769860801000, ()),
+    ]
+    t_env.get_config().set("table.local-time-zone", "Asia/Tokyo")
+    query = "SELECT k_id, word, headers, part, `offset`, topic, `timestamp-type`, at_local FROM records WHERE k_id < 8"
+    with t_env.execute_sql(query).collect() as rows:
+        [row] = list(rows)
+    assert [*row][:7] == [7, "a", {"h": b"x"}, 0, 0, topic, "CreateTime"]
+    assert str(row[7]) == "2026-01-31 21:00:00.500000"
+
+
+def test_the_changes_of_a_query_are_kept_by_key_in_a_topic(kafka: KafkaBroker) -> None:
+    source, target, env = f"table-{next(_numbers)}", f"table-{next(_numbers)}", _env()
+    t_env = StreamTableEnvironment.create(env)
+    for topic in (source, target):
+        kafka.create_topic(topic)
+    bounded = "scan.startup.mode=earliest-offset scan.bounded.mode=latest-offset format=json"
+    _declare(t_env, kafka, "words", "word STRING, n BIGINT", f"connector=kafka topic={source} {bounded}")
+    keyed = f"connector=upsert-kafka topic={target} key.format=json value.format=json"
+    _declare(t_env, kafka, "sums", "word STRING, n BIGINT, PRIMARY KEY (word) NOT ENFORCED", keyed)
+    kafka.produce(
+        source, [json.dumps({"word": word, "n": n, "more": []}) for word, n in (("a", 1), ("b", 2), ("a", 3))]
+    )
+    t_env.execute_sql("INSERT INTO sums SELECT word, SUM(n) FROM words GROUP BY word").wait()
+    assert sorted((one.key, one.value) for one in kafka.consume(target)) == [
+        (b'{"word":"a"}', b'{"word":"a","n":4}'),
+        (b'{"word":"b"}', b'{"word":"b","n":2}'),
+    ]
+    # of each key the last change is written, and a deletion has no value
+    row_type = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.LONG()])
+    changes = [Row.of_kind(RowKind.UPDATE_BEFORE, "a", 4), Row.of_kind(RowKind.UPDATE_AFTER, "a", 5)]
+    changes += [Row("d", 1), Row.of_kind(RowKind.DELETE, "d", 1)]
+    t_env.from_changelog_stream(env.from_collection(changes, row_type)).execute_insert("sums").wait()
+    assert sorted((one.key, one.value) for one in kafka.consume(target)[2:]) == [
+        (b'{"word":"a"}', b'{"word":"a","n":5}'),
+        (b'{"word":"d"}', None),
+    ]
+    # the topic is a table of rows, in which a record without a value deletes the row of its key
+    kafka.produce(target, [b'{"word":"c","n":9}', None], [b'{"word":"c"}', b'{"word":"b"}'])
+    read = f"{keyed} scan.bounded.mode=latest-offset"
+    _declare(t_env, kafka, "table_of_sums", "word STRING, n BIGINT, PRIMARY KEY (word) NOT ENFORCED", read)
+    with t_env.execute_sql("SELECT COUNT(*), SUM(n) FROM table_of_sums").collect() as rows:
+        assert [[*row] for row in rows][-1] == [2, 14]
