@@ -1,38 +1,27 @@
 """DataTypes: the types of columns, by their SQL names.
 
 Rule: a column's type is a type of the DataStream API (``Types``), so that records, columns of files and their types
-cannot disagree. ``nullable`` is accepted and has no effect: every column may hold None. ``length``, and the
-``precision`` of times, are accepted and have no effect either, and so does ``bridged_to``, which names classes of Java.
+cannot disagree; with it goes the type of SQL that was declared, which tables compute with. ``nullable`` is accepted and
+has no effect: every column may hold None. Nor has ``bridged_to``, which names classes of Java.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
-from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.common.typeinfo.composite import RowField, RowTypeInfo
 from flinkish.common.types import Row
 from flinkish.errors import ArgumentValueError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from flinkish.table import logical_types as sql
+from flinkish.table.logical_types import IntervalTypeInfo, NullTypeInfo, declared, of_type_info
 
 __all__ = ["DataType", "DataTypes", "Row", "RowField", "RowType"]
 
 DataType = TypeInformation
 RowType = RowTypeInfo
-
-
-class RowField(NamedTuple):
-    """A field of a ROW, as `DataTypes.FIELD` makes it: its name, its type, and a description, which has no effect."""
-
-    name: str
-    data_type: DataType
-    description: str | None = None
 
 
 class Resolution(NamedTuple):
@@ -41,47 +30,42 @@ class Resolution(NamedTuple):
     unit: str
     precision: int = -1
 
+    def __call__(self, precision: int = -1) -> Resolution:
+        return Resolution(self.unit, precision)
+
+
+class _Simple(NamedTuple):
+    """Makes a type that is always the same."""
+
+    info: DataType
+
+    def __call__(self, nullable: bool = True) -> DataType:
+        return self.info
+
+
+class _Text(NamedTuple):
+    """Makes a type of texts or bytes of a length."""
+
+    info: DataType
+    root: str
+
+    def __call__(self, length: int, nullable: bool = True) -> DataType:
+        return declared(self.info, sql.LogicalType(self.root, (length,)))
+
+
+class _Time(NamedTuple):
+    """Makes a type of times, with this many digits of a second if no number is given."""
+
+    info: DataType
+    root: str
+    digits: int
+
+    def __call__(self, precision: int | None = None, nullable: bool = True) -> DataType:
+        return declared(self.info, sql.LogicalType(self.root, (self.digits if precision is None else precision,)))
+
 
 _OF_MONTHS, _OF_DAYS = ("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND")
-
-
-class NullTypeInfo(TypeInformation):
-    """The type whose only value is None."""
-
-    is_flat = True
-
-    def _convert(self, value: Any) -> Any:
-        if value is not None:
-            raise Mismatch(value, "None")
-        return value
-
-    def arrow_type(self) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.null()
-
-    def _parts(self) -> tuple[Any, ...]:
-        return ()
-
-    def __repr__(self) -> str:
-        return "Null"
-
-
-class IntervalTypeInfo(NullTypeInfo):
-    """The type of ``timedelta``: an interval of days to seconds, with microseconds."""
-
-    def _convert(self, value: Any) -> Any:
-        if not isinstance(value, timedelta):
-            raise Mismatch(value, "a timedelta")
-        return value
-
-    def arrow_type(self) -> pa.DataType:
-        import pyarrow as pa
-
-        return pa.duration("us")
-
-    def __repr__(self) -> str:
-        return "Interval"
+_BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
 class DataTypes:
@@ -91,62 +75,35 @@ class DataTypes:
     RowTypeInfo(a: String, n: Long)
     """
 
-    @staticmethod
-    def STRING(nullable: bool = True) -> DataType:
-        return Types.STRING()
+    NULL, BOOLEAN, DATE = _Simple(NullTypeInfo()), _Simple(Types.BOOLEAN()), _Simple(Types.SQL_DATE())
+    TINYINT, SMALLINT = _Simple(Types.BYTE()), _Simple(Types.SHORT())
+    INT, BIGINT = _Simple(Types.INT()), _Simple(Types.LONG())
+    FLOAT, DOUBLE = _Simple(Types.FLOAT()), _Simple(Types.DOUBLE())
+    STRING, BYTES = _Simple(Types.STRING()), _Simple(_BYTES)
+    CHAR, VARCHAR = _Text(Types.STRING(), "CHAR"), _Text(Types.STRING(), "VARCHAR")
+    BINARY, VARBINARY = _Text(_BYTES, "BINARY"), _Text(_BYTES, "VARBINARY")
+    TIME = _Time(Types.SQL_TIME(), "TIME", 0)
+    TIMESTAMP = _Time(Types.SQL_TIMESTAMP(), "TIMESTAMP", 6)
+    TIMESTAMP_LTZ = TIMESTAMP_WITH_LOCAL_TIME_ZONE = _Time(Types.INSTANT(), "TIMESTAMP_LTZ", 6)
+    YEAR, MONTH, DAY = Resolution("YEAR"), Resolution("MONTH"), Resolution("DAY")
+    HOUR, MINUTE, SECOND = Resolution("HOUR"), Resolution("MINUTE"), Resolution("SECOND")
+    FIELD = RowField
 
     @staticmethod
-    def CHAR(length: int, nullable: bool = True) -> DataType:
-        return Types.STRING()
+    def ARRAY(element_type: DataType, nullable: bool = True) -> DataType:
+        return Types.LIST(element_type)
 
     @staticmethod
-    def VARCHAR(length: int, nullable: bool = True) -> DataType:
-        return Types.STRING()
+    def MAP(key_type: DataType, value_type: DataType, nullable: bool = True) -> DataType:
+        return Types.MAP(key_type, value_type)
+
+    LIST_VIEW, MAP_VIEW = ARRAY, MAP
 
     @staticmethod
-    def BYTES(nullable: bool = True) -> DataType:
-        return Types.PRIMITIVE_ARRAY(Types.BYTE())
-
-    @staticmethod
-    def BINARY(length: int, nullable: bool = True) -> DataType:
-        return Types.PRIMITIVE_ARRAY(Types.BYTE())
-
-    @staticmethod
-    def VARBINARY(length: int, nullable: bool = True) -> DataType:
-        return Types.PRIMITIVE_ARRAY(Types.BYTE())
-
-    @staticmethod
-    def NULL() -> DataType:
-        """The type whose only value is None."""
-        return NullTypeInfo()
-
-    @staticmethod
-    def BOOLEAN(nullable: bool = True) -> DataType:
-        return Types.BOOLEAN()
-
-    @staticmethod
-    def TINYINT(nullable: bool = True) -> DataType:
-        return Types.BYTE()
-
-    @staticmethod
-    def SMALLINT(nullable: bool = True) -> DataType:
-        return Types.SHORT()
-
-    @staticmethod
-    def INT(nullable: bool = True) -> DataType:
-        return Types.INT()
-
-    @staticmethod
-    def BIGINT(nullable: bool = True) -> DataType:
-        return Types.LONG()
-
-    @staticmethod
-    def FLOAT(nullable: bool = True) -> DataType:
-        return Types.FLOAT()
-
-    @staticmethod
-    def DOUBLE(nullable: bool = True) -> DataType:
-        return Types.DOUBLE()
+    def MULTISET(element_type: DataType, nullable: bool = True) -> DataType:
+        """A dict of elements, each with the number of times that it is there, as in Java's ``Map<T, Integer>``."""
+        logical = sql.LogicalType("MULTISET", parts=(of_type_info(element_type),))
+        return declared(Types.MAP(element_type, Types.INT()), logical)
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DataType:
@@ -166,71 +123,6 @@ class DataTypes:
         return DecimalTypeInfo(precision, scale)
 
     @staticmethod
-    def DATE(nullable: bool = True) -> DataType:
-        return Types.SQL_DATE()
-
-    @staticmethod
-    def TIME(precision: int = 0, nullable: bool = True) -> DataType:
-        return Types.SQL_TIME()
-
-    @staticmethod
-    def TIMESTAMP(precision: int = 6, nullable: bool = True) -> DataType:
-        return Types.SQL_TIMESTAMP()
-
-    @staticmethod
-    def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> DataType:
-        return Types.INSTANT()
-
-    @staticmethod
-    def TIMESTAMP_WITH_LOCAL_TIME_ZONE(precision: int = 6, nullable: bool = True) -> DataType:
-        return Types.INSTANT()
-
-    @staticmethod
-    def ARRAY(element_type: DataType, nullable: bool = True) -> DataType:
-        return Types.LIST(element_type)
-
-    @staticmethod
-    def MAP(key_type: DataType, value_type: DataType, nullable: bool = True) -> DataType:
-        return Types.MAP(key_type, value_type)
-
-    @staticmethod
-    def MULTISET(element_type: DataType, nullable: bool = True) -> DataType:
-        """A dict of elements, each with the number of times that it is there, as in Java's ``Map<T, Integer>``."""
-        return Types.MAP(element_type, Types.INT())
-
-    @staticmethod
-    def LIST_VIEW(element_type: DataType) -> DataType:
-        return Types.LIST(element_type)
-
-    @staticmethod
-    def MAP_VIEW(key_type: DataType, value_type: DataType) -> DataType:
-        return Types.MAP(key_type, value_type)
-
-    @staticmethod
-    def YEAR(precision: int = 2) -> Resolution:
-        return Resolution("YEAR", precision)
-
-    @staticmethod
-    def MONTH() -> Resolution:
-        return Resolution("MONTH")
-
-    @staticmethod
-    def DAY(precision: int = 2) -> Resolution:
-        return Resolution("DAY", precision)
-
-    @staticmethod
-    def HOUR() -> Resolution:
-        return Resolution("HOUR")
-
-    @staticmethod
-    def MINUTE() -> Resolution:
-        return Resolution("MINUTE")
-
-    @staticmethod
-    def SECOND(precision: int = 6) -> Resolution:
-        return Resolution("SECOND", precision)
-
-    @staticmethod
     def INTERVAL(upper_resolution: Resolution, lower_resolution: Resolution | None = None) -> DataType:
         """An interval: of days to seconds it is a ``timedelta``, of years to months a number of months, as in Java's
         ``Period``.
@@ -241,7 +133,7 @@ class DataTypes:
         lower = lower_resolution or upper_resolution
         for units in (_OF_MONTHS, _OF_DAYS):
             if upper_resolution.unit in units and lower.unit in units[units.index(upper_resolution.unit) :]:
-                return Types.INT() if units is _OF_MONTHS else IntervalTypeInfo()
+                return declared(Types.INT(), sql.INTERVAL_MONTH) if units is _OF_MONTHS else IntervalTypeInfo()
         raise ArgumentValueError(
             f"the type is INTERVAL({upper_resolution.unit}, {lower.unit})",
             where="DataTypes.INTERVAL",
@@ -250,9 +142,5 @@ class DataTypes:
         )
 
     @staticmethod
-    def FIELD(name: str, data_type: DataType, description: str | None = None) -> RowField:
-        return RowField(name, data_type, description)
-
-    @staticmethod
-    def ROW(row_fields: Sequence[RowField], nullable: bool = True) -> RowType:
+    def ROW(row_fields: Sequence[RowField] = (), nullable: bool = True) -> RowType:
         return Types.ROW_NAMED([field.name for field in row_fields], [field.data_type for field in row_fields])
