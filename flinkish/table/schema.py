@@ -1,67 +1,27 @@
-"""The schemas of tables, and the SQL statements that declare tables and copy one to another.
-
-Rule upheld here: there is no SQL engine. SQL is parsed by sqlglot (extra ``table``), and whatever would need an engine
-is refused in words that say what to do instead. A schema is pure data, so that workers need no sqlglot.
-"""
+"""The declarations of tables, as programs build them (``pyflink.table.Schema``, ``TableDescriptor``) and as CREATE
+TABLE makes them: both hold a `TableDefinition`."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from flinkish.common.arguments import check_instance
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.errors import EnvironmentVersionError, ProgramError
-from flinkish.table.types import DataTypes
+from flinkish.common.no_effect import supply_names
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.errors import ProgramError, UnsupportedOperationError
+from flinkish.table.expression import logical_type, node_of
+from flinkish.table.sql import parse_expression
+from flinkish.table.syntax import ColumnDefinition, Expression, TableDefinition
+from flinkish.table.tokens import REFUSALS
 
-__all__ = ["Schema"]
-
-#: sqlglot's names of types -> the types of columns
-_TYPES: dict[str, TypeInformation] = {
-    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), Types.STRING()),
-    **dict.fromkeys(("BINARY", "VARBINARY"), Types.PRIMITIVE_ARRAY(Types.BYTE())),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ"), Types.SQL_TIMESTAMP()),
-    "BOOLEAN": Types.BOOLEAN(), "TINYINT": Types.BYTE(), "SMALLINT": Types.SHORT(), "INT": Types.INT(),
-    "BIGINT": Types.LONG(), "FLOAT": Types.FLOAT(), "DOUBLE": Types.DOUBLE(),
-    "DATE": Types.SQL_DATE(), "TIME": Types.SQL_TIME(), "TIMESTAMPLTZ": Types.INSTANT(),
-}  # fmt: skip
-_COMPUTED = re.compile(r'PROCTIME\(\)|TO_TIMESTAMP\("?(\w+)"?\)|TO_TIMESTAMP_LTZ\("?(\w+)"?, ([03])\)', re.IGNORECASE)
-_WATERMARK = re.compile(r"""("?)\w+\1(?: - INTERVAL '([\d.]+) (SECOND|MINUTE|HOUR|DAY)S?')?""", re.IGNORECASE)
-_UNITS_MS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
-
-
-def no_table_api(what: str, where: str) -> ProgramError:
-    """The error for what would need the Table API or an SQL engine."""
-    return ProgramError(
-        f"there is no Table API: {what}",
-        where=where,
-        expected="a table that is only the source or the sink: CREATE TABLE, CREATE VIEW v AS SELECT * FROM t, "
-        "INSERT INTO sink SELECT * FROM t, DROP",
-        hint="write the query with the DataStream API after to_data_stream(...), or in Spark SQL: "
-        "env.from_spark(spark.sql(...)) reads its result as a stream",
-    )
-
-
-class Column(NamedTuple):
-    """A column of a table. ``size``: the parameters of its type, such as a length. One with a ``function`` is computed
-    from the column ``argument``; ``digits`` are the decimal places of a second that the argument has."""
-
-    name: str
-    type: TypeInformation
-    size: tuple[int, ...] = ()
-    function: str = ""
-    argument: str | None = None
-    digits: int = 3
+__all__ = ["FormatDescriptor", "Schema", "TableDescriptor"]
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, its event time and its primary key (``pyflink.table.Schema``). The watermark is
-    ``delay_ms`` behind the greatest value of the column ``rowtime``.
+    """The columns of a table, its event time and its primary key.
 
     Example::
 
@@ -69,243 +29,245 @@ class Schema:
             "ts", "ts - INTERVAL '5' SECOND").build()
     """
 
-    columns: tuple[Column, ...] = ()
-    rowtime: str | None = None
-    delay_ms: int = 0
-    primary_key: tuple[str, ...] = ()
+    definition: TableDefinition = TableDefinition()
 
     @staticmethod
     def new_builder() -> Schema.Builder:
         return Schema.Builder()
 
-    @property
-    def row_type(self) -> RowTypeInfo:
-        """The type of the rows."""
-        return Types.ROW_NAMED([column.name for column in self.columns], [column.type for column in self.columns])
-
-    def checked(self, where: str) -> Schema:
-        """This schema.
-
-        Raises:
-            ProgramError: a column comes twice, a column that is named is none, or the event time is no TIMESTAMP.
-        """
-        types = {column.name: column.type for column in self.columns}
-        named = [self.rowtime, *self.primary_key, *(column.argument for column in self.columns)]
-        faults = [f"no column '{name}'" for name in named if name not in (None, *types)]
-        faults += ["no column, or two of one name"] * (len(types) < max(1, len(self.columns)))
-        if not faults and self.rowtime and types[self.rowtime] not in (Types.SQL_TIMESTAMP(), Types.INSTANT()):
-            faults = [f"the watermark is for '{self.rowtime}', no TIMESTAMP (declare ts AS TO_TIMESTAMP_LTZ(ms, 3))"]
-        if faults:
-            raise ProgramError(f"{faults[0]} among the columns {list(types)}", where=where)
-        return self
-
     class Builder:
-        """Builder of :class:`Schema`. Types are DataTypes or their SQL texts; expressions are SQL texts."""
+        """Builder of :class:`Schema`. Types are DataTypes or their SQL texts; expressions are those of the Table API,
+        or SQL texts."""
 
         def __init__(self) -> None:
-            self._schema = Schema()
+            self._parts = TableDefinition()
+
+        def from_schema(self, unresolved_schema: Schema) -> Schema.Builder:
+            """Take over all columns, the watermark and the primary key of a schema."""
+            given, own = unresolved_schema.definition, self._parts
+            watermark, key = given.watermark or own.watermark, given.primary_key or own.primary_key
+            return self._with(columns=(*own.columns, *given.columns), watermark=watermark, primary_key=key)
+
+        def from_row_data_type(self, data_type: Any) -> Schema.Builder:
+            """Add the fields of a ROW as columns."""
+            where, hint = "from_row_data_type()", "such as DataTypes.ROW([...])"
+            check_instance(data_type, RowTypeInfo, "the type is", where, hint)
+            return self.from_fields(data_type.get_field_names(), data_type.get_field_types())
+
+        def from_fields(self, field_names: Sequence[str], field_data_types: Sequence[Any]) -> Schema.Builder:
+            if len(field_names) != len(field_data_types):
+                what = f"{len(field_names)} names and {len(field_data_types)} types"
+                raise ProgramError(what, where="Schema.Builder.from_fields()", expected="as many types as names")
+            for name, data_type in zip(field_names, field_data_types, strict=True):
+                self.column(name, data_type)
+            return self
 
         def column(self, column_name: str, data_type: TypeInformation | str) -> Schema.Builder:
-            if isinstance(data_type, str):
-                return self._with(_elements(f"`{column_name}` {data_type}"))
-            return self._with(Schema((Column(column_name, data_type),)))
+            required = isinstance(data_type, str) and data_type.upper().split()[-2:] == ["NOT", "NULL"]
+            return self._add(ColumnDefinition(column_name, logical_type(data_type), required=required))
 
-        def column_by_expression(self, column_name: str, expr: str) -> Schema.Builder:
-            return self._with(_elements(f"`{column_name}` AS {expr}"))
+        def column_by_expression(self, column_name: str, expr: Any) -> Schema.Builder:
+            return self._add(ColumnDefinition(column_name, expression=_expression(expr)))
 
-        def watermark(self, column_name: str, watermark_expr: str) -> Schema.Builder:
-            return self._with(_elements(f"WATERMARK FOR `{column_name}` AS {watermark_expr}"))
+        def column_by_metadata(
+            self, column_name: str, data_type: Any, metadata_key: str | None = None, is_virtual: bool = False
+        ) -> Schema.Builder:
+            """Add a column of what the connector knows of a record, such as its time. The key is that of the
+            connector's metadata, or the name of the column; a column that ``is_virtual`` is not written."""
+            kind = logical_type(data_type)
+            return self._add(ColumnDefinition(column_name, kind, None, metadata_key or column_name, is_virtual))
+
+        def watermark(self, column_name: str, watermark_expr: Any) -> Schema.Builder:
+            """Make a column the event time; the expression is its watermark."""
+            return self._with(watermark=(column_name, _expression(watermark_expr)))
+
+        def primary_key(self, *column_names: str) -> Schema.Builder:
+            return self._with(primary_key=column_names)
+
+        def primary_key_named(self, constraint_name: str, *column_names: str) -> Schema.Builder:
+            """The primary key; the name of the constraint has no effect."""
+            return self.primary_key(*column_names)
 
         def build(self) -> Schema:
-            """The schema. Raises ProgramError if its parts do not fit together."""
-            return self._schema.checked("Schema.new_builder()")
+            """The schema. Raises ProgramError if two columns have one name."""
+            return Schema(checked(self._parts, "Schema.new_builder()", complete=False))
 
-        def _with(self, part: Schema) -> Schema.Builder:
-            self._schema = _joined(self._schema, part)
+        def _add(self, column: ColumnDefinition) -> Schema.Builder:
+            check_instance(column.name, str, "the name of the column is", "Schema.Builder", "give a text")
+            return self._with(columns=(*self._parts.columns, column))
+
+        def _with(self, **parts: Any) -> Schema.Builder:
+            self._parts = replace(self._parts, **parts)
             return self
 
 
-def _joined(schema: Schema, part: Schema) -> Schema:
-    times = part if part.rowtime is not None else schema
-    key = part.primary_key or schema.primary_key
-    return Schema((*schema.columns, *part.columns), times.rowtime, times.delay_ms, key)
+def _expression(expr: Any) -> Expression:
+    return parse_expression(expr) if isinstance(expr, str) else node_of(expr)
+
+
+@dataclass(frozen=True)
+class FormatDescriptor:
+    """A format with its options, which may be passwords."""
+
+    _format: str
+    _options: tuple[tuple[str, str], ...] = ()
+
+    @staticmethod
+    def for_format(format: str) -> FormatDescriptor.Builder:
+        return FormatDescriptor.Builder(format)
+
+    def get_format(self) -> str:
+        return self._format
+
+    def get_options(self) -> dict[str, str]:
+        return dict(self._options)
+
+    def __repr__(self) -> str:
+        return f"FormatDescriptor({self._format!r}, options {[key for key, _ in self._options]})"
+
+    class Builder:
+        """Builder of :class:`FormatDescriptor`. The keys of options have no prefix."""
+
+        def __init__(self, format: str) -> None:
+            self._format = format
+            self._options: dict[str, str] = {}
+
+        def option(self, key: Any, value: Any) -> FormatDescriptor.Builder:
+            self._options |= _option(key, value)
+            return self
+
+        def build(self) -> FormatDescriptor:
+            return FormatDescriptor(self._format, tuple(self._options.items()))
 
 
 @dataclass(frozen=True)
 class TableDescriptor:
-    """A table without its name: its schema, and the options of its connector. Options may be passwords."""
-
-    schema: Schema
-    options: Mapping[str, str] = field(repr=False)
-
-
-class Statement(NamedTuple):
-    """A statement. ``verb``: CREATE TABLE, CREATE VIEW, INSERT, DROP or SELECT; ``name``: what it creates, drops or
-    writes to; ``source``: the table that it reads; ``tolerant``: whether IF [NOT] EXISTS or OR REPLACE is said."""
-
-    verb: str
-    name: str = ""
-    table: TableDescriptor | None = None
-    source: str = ""
-    tolerant: bool = False
-
-
-def parse(sql: str) -> Statement:
-    """Read one statement.
+    """A table without its name: its schema, and the options of its connector. It may have no columns.
 
     Raises:
-        ProgramError: it is none of those above, or cannot be read.
-        EnvironmentVersionError: sqlglot is missing.
+        ProgramError: its parts do not fit together.
+
+    Example::
+
+        TableDescriptor.for_connector("kafka").schema(schema).option("topic", "t").format("json").build()
     """
-    check_instance(sql, str, "the statement is", "execute_sql()", "give SQL as a text")
-    tree, where = _tree(sql), f"SQL: {sql.strip()[:300]}"
-    exp, args, kind = _sqlglot().exp, tree.args, tree.args.get("kind")
-    tolerant = bool(args.get("exists") or args.get("replace"))
-    if isinstance(tree, exp.Create) and kind == "TABLE" and isinstance(tree.this, exp.Schema) and not tree.expression:
-        table = TableDescriptor(_schema(tree.this).checked(where), _options(args.get("properties"), where))
-        return Statement("CREATE TABLE", name_of(tree.this.this), table, tolerant=tolerant)
-    if isinstance(tree, exp.Create) and kind == "VIEW" and isinstance(tree.this, exp.Table):
-        return Statement("CREATE VIEW", name_of(tree.this), None, _source(tree.expression, where), tolerant=tolerant)
-    if isinstance(tree, exp.Insert) and isinstance(tree.this, exp.Table) and not args.get("overwrite"):
-        return Statement("INSERT", name_of(tree.this), None, _source(args.get("source") or tree.expression, where))
-    if isinstance(tree, exp.Drop) and kind in ("TABLE", "VIEW"):
-        return Statement("DROP", name_of(tree.find(exp.Table)), tolerant=tolerant)
-    return Statement("SELECT", "", None, _source(tree, where))
+
+    definition: TableDefinition
+
+    def __post_init__(self) -> None:
+        checked(self.definition, "the declaration of a table", complete=bool(self.definition.columns))
+
+    @staticmethod
+    def for_connector(connector: str) -> TableDescriptor.Builder:
+        return TableDescriptor.Builder(connector)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options of the connector. Their values may be passwords."""
+        return self.definition.options
+
+    def get_schema(self) -> Schema:
+        return Schema(replace(self.definition, options={}, comment=""))
+
+    def get_options(self) -> dict[str, str]:
+        return dict(self.options)
+
+    def get_partition_keys(self) -> list[str]:
+        return []
+
+    def get_comment(self) -> str | None:
+        return self.definition.comment or None
+
+    class Builder:
+        """Builder of :class:`TableDescriptor`."""
+
+        def __init__(self, connector: str) -> None:
+            self._definition = TableDefinition()
+            self._options = _option("connector", connector)
+
+        def schema(self, schema: Schema) -> TableDescriptor.Builder:
+            check_instance(schema, Schema, "the schema is", "TableDescriptor", "such as Schema.new_builder()...build()")
+            self._definition = replace(schema.definition, comment=self._definition.comment)
+            return self
+
+        def option(self, key: Any, value: Any) -> TableDescriptor.Builder:
+            self._options |= _option(key, value)
+            return self
+
+        def format(self, format: str | FormatDescriptor, format_option: Any = None) -> TableDescriptor.Builder:
+            """The format of the records, with its options; ``format_option`` is the option that names it, if that is
+            not ``format``, such as ``key.format``."""
+            given = FormatDescriptor(format) if isinstance(format, str) else format
+            [(key, name)] = _option("format" if format_option is None else format_option, given.get_format()).items()
+            prefix = f"{key.removesuffix('format')}{name}."
+            self._options |= {key: name, **{prefix + option: text for option, text in given.get_options().items()}}
+            return self
+
+        def partitioned_by(self, *partition_keys: str) -> TableDescriptor.Builder:
+            name, expected, hint = REFUSALS["PARTITIONED"]
+            what, where = f"{name} not supported", "TableDescriptor"
+            raise UnsupportedOperationError(what, where=where, expected=expected, hint=hint)
+
+        def comment(self, comment: str) -> TableDescriptor.Builder:
+            self._definition = replace(self._definition, comment=comment)
+            return self
+
+        def build(self) -> TableDescriptor:
+            """The table. Raises ProgramError if its parts do not fit together."""
+            return TableDescriptor(replace(self._definition, options=dict(self._options)))
 
 
-def name_of(table: Any) -> str:
-    """The name of a table without Flink's default catalog and database. Takes sqlglot's table, or a path as text."""
-    parts = table.split(".") if isinstance(table, str) else [part.name for part in table.parts]
-    return ".".join(parts).replace("`", "").removeprefix("default_catalog.").removeprefix("default_database.")
+def _option(key: Any, value: Any) -> dict[str, str]:
+    """An option, whose key is a text or a ConfigOption."""
+    name = key if isinstance(key, str) else str(key.key)
+    return {name: str(value).lower() if isinstance(value, bool) else str(value)}
 
 
-def _source(tree: Any, where: str) -> str:
-    """The table of ``SELECT * FROM table`` or ``TABLE table``."""
-    exp, table = _sqlglot().exp, tree
-    if isinstance(tree, exp.Select) and {key for key, value in tree.args.items() if value} == {"expressions", "from_"}:
-        table = tree.args["from_"].this if [type(column) for column in tree.expressions] == [exp.Star] else None
-    if not isinstance(table, exp.Table) or table.args.get("joins"):
-        raise no_table_api("the statement needs an SQL engine", where)
-    return name_of(table)
+def checked(definition: TableDefinition, where: str, complete: bool = True) -> TableDefinition:
+    """The definition. Raises ProgramError if its parts do not fit together (`TableDefinition.fault`)."""
+    if fault := definition.fault(complete):
+        raise ProgramError(fault, where=where, expected=f"columns among {definition.names[:50]}, one of each name")
+    return definition
 
 
-def _options(properties: Any, where: str) -> dict[str, str]:
-    exp, entries = _sqlglot().exp, properties.expressions if properties else []
-    other = [entry for entry in entries if type(entry) is not exp.Property]
-    if any(not isinstance(entry, (exp.TemporaryProperty, exp.SchemaCommentProperty)) for entry in other):
-        raise no_table_api(f"a table with {other[-1].sql()}", where)
-    return {entry.name: entry.args["value"].name for entry in entries if entry not in other}
+def like(definition: TableDefinition, base: TableDefinition, where: str) -> TableDefinition:
+    """What CREATE TABLE ... LIKE declares: columns, watermark, key and options of the base table, then its own. Unless
+    its rules say otherwise, all is included, and its options replace those of the base table.
+
+    Raises:
+        ProgramError: both declare what may be there once, or the parts do not fit together.
+    """
+    rules = definition.like_rules
+    every = rules.get("ALL", "INCLUDING")
+
+    def rule(feature: str) -> str:
+        return rules.get(feature, "OVERWRITING" if feature == "OPTIONS" and "ALL" not in rules else every)
+
+    def kept(column: ColumnDefinition) -> bool:
+        feature = "GENERATED" if column.expression is not None else "METADATA" if column.metadata is not None else ""
+        if not feature:
+            return True
+        replaced = rule(feature) == "OVERWRITING" and any(each.name == column.name for each in definition.columns)
+        return rule(feature) != "EXCLUDING" and not replaced
+
+    twice = sorted(base.options.keys() & definition.options.keys())
+    for feature, what, both in (
+        ("WATERMARKS", "a watermark", definition.watermark and base.watermark),
+        ("CONSTRAINTS", "a primary key", definition.primary_key and base.primary_key),
+        ("OPTIONS", f"the option '{(*twice, '')[0]}'", twice),
+    ):
+        if both and (rule(feature) == "INCLUDING" or feature == "CONSTRAINTS" and rule(feature) != "EXCLUDING"):
+            what = f"the table and the one that it is LIKE both have {what}"
+            hint = f"write LIKE t (EXCLUDING {feature}), or declare it once"
+            raise ProgramError(what, where=where, expected="one of them", hint=hint)
+    watermark = base.watermark if rule("WATERMARKS") != "EXCLUDING" else None
+    key = base.primary_key if rule("CONSTRAINTS") != "EXCLUDING" else ()
+    options = {**(base.options if rule("OPTIONS") != "EXCLUDING" else {}), **definition.options}
+    columns = (*filter(kept, base.columns), *definition.columns)
+    made = TableDefinition(
+        columns, definition.watermark or watermark, definition.primary_key or key, options, comment=definition.comment
+    )
+    return checked(made, where)
 
 
-def _schema(tree: Any) -> Schema:
-    """The schema of a list of columns, watermarks and keys, as sqlglot has parsed it."""
-    exp, schema = _sqlglot().exp, Schema()
-    for element in tree.expressions:
-        # CONSTRAINT name PRIMARY KEY (...) has the key inside
-        element = element.expressions[0] if isinstance(element, exp.Constraint) else element
-        watermark = isinstance(element, exp.WatermarkColumnConstraint)
-        match = _WATERMARK.fullmatch(element.expression.sql("risingwave")) if watermark else None
-        if match is not None:
-            delay_ms = int(Fraction(match[2] or 0) * _UNITS_MS[(match[3] or "SECOND").upper()])
-            schema = _joined(schema, Schema(rowtime=element.this.name, delay_ms=delay_ms))
-        elif isinstance(element, exp.PrimaryKey):
-            schema = _joined(schema, Schema(primary_key=tuple(column.name for column in element.expressions)))
-        elif isinstance(element, exp.ColumnDef):
-            kinds = {type(constraint.kind): constraint.kind for constraint in element.constraints}
-            key = (element.name,) if exp.PrimaryKeyColumnConstraint in kinds else ()
-            column = _column(element, kinds.get(exp.ComputedColumnConstraint))
-            schema = _joined(schema, Schema((column,), primary_key=key))
-        else:
-            raise no_table_api(f"{element.sql()}, other than a column - INTERVAL '5' SECOND", "CREATE TABLE")
-    return schema
-
-
-def _column(element: Any, computed: Any) -> Column:
-    if computed is None:
-        size = [part.name for part in element.kind.expressions if isinstance(part, _sqlglot().exp.DataTypeParam)]
-        return Column(element.name, _type(element.kind), tuple(map(int, size)))
-    text = computed.this.sql("risingwave")
-    match = _COMPUTED.fullmatch(text)
-    if match is None:
-        known = "PROCTIME(), TO_TIMESTAMP(column) and TO_TIMESTAMP_LTZ(column, 0 or 3)"
-        raise no_table_api(f"the computed column {element.name} AS {text}, other than {known}", "CREATE TABLE")
-    function = text.partition("(")[0].upper()
-    result = Types.SQL_TIMESTAMP() if function == "TO_TIMESTAMP" else Types.INSTANT()
-    return Column(element.name, result, (), function, match[1] or match[2], int(match[3] or 3))
-
-
-def _type(kind: Any) -> TypeInformation:
-    name, parts = kind.this.name, kind.expressions
-    if name == "ARRAY":
-        return Types.LIST(_type(parts[0]))
-    if name == "MAP":
-        return Types.MAP(*map(_type, parts))
-    if name == "STRUCT":
-        return Types.ROW_NAMED([field.name for field in parts], [_type(field.kind) for field in parts])
-    if name == "DECIMAL":
-        precision, scale = [*([int(part.name) for part in parts] or [10]), 0][:2]
-        return DataTypes.DECIMAL(precision, scale)
-    if name not in _TYPES:
-        raise no_table_api(f"a column of type {kind.sql()}", "CREATE TABLE")
-    return _TYPES[name]
-
-
-def _elements(text: str) -> Schema:
-    """The schema that consists of this part of a CREATE TABLE."""
-    return _schema(_tree(f"CREATE TABLE t ({text})").this)
-
-
-def _tree(sql: str) -> Any:
-    """The statement as sqlglot's tree."""
-    sqlglot, where = _sqlglot(), f"SQL: {sql.strip()[:300]}"
-    try:
-        tokens = _dialect()().tokenize(sql)
-        # others are refused here, because sqlglot warns of what it does not know
-        if not tokens or tokens[0].text.upper() not in ("CREATE", "INSERT", "DROP", "SELECT"):
-            raise no_table_api("the statement needs an SQL engine", where)
-        trees = [tree for tree in sqlglot.parse(sql, read=_dialect()) if tree is not None]
-    except sqlglot.errors.SqlglotError as error:
-        # its own text quotes the statement from some place on, so that a secret may stand there without its key
-        found = [f"{entry['description']}, line {entry['line']}, column {entry['col']}" for entry in _faults(error)]
-        raise no_table_api(": ".join(("the statement cannot be read", *found)), where) from None
-    if len(trees) != 1:
-        raise ProgramError(f"{len(trees)} statements", where=where, expected="one", hint="call execute_sql() for each")
-    return trees[0]
-
-
-def _faults(error: Exception) -> list[dict[str, Any]]:
-    """The first fault that sqlglot's parser has found in a statement; none if it has found no words."""
-    found: list[dict[str, Any]] = getattr(error, "errors", [])
-    return found[:1]
-
-
-def _sqlglot() -> Any:
-    try:
-        import sqlglot
-    except ImportError:
-        raise EnvironmentVersionError(
-            "the package sqlglot is missing, which reads SQL",
-            where="flinkish.table",
-            expected="sqlglot where the program is started",
-            hint="pip install 'sqlglot>=30.30,<31'",
-        ) from None
-    return sqlglot
-
-
-@cache
-def _dialect() -> Any:
-    """Flink's dialect: that of RisingWave, which has watermarks too, with Flink's quotes and names of types. Its parser
-    is taken as it is, since a compiled one (sqlglotc) cannot be subclassed."""
-    from sqlglot.dialects.risingwave import RisingWave
-    from sqlglot.tokenizer_core import TokenType
-    from sqlglot.tokens import Tokenizer as PlainTokenizer
-
-    dialect: Any = RisingWave
-    tokenizer: Any = PlainTokenizer
-
-    class Flink(dialect):  # type: ignore[misc]
-        class Tokenizer(tokenizer):  # type: ignore[misc]
-            IDENTIFIERS = ["`"]
-            KEYWORDS = {**tokenizer.KEYWORDS, "ROW": TokenType.STRUCT, "BYTES": TokenType.VARBINARY}
-
-    return Flink
+supply_names(__name__)
