@@ -9,6 +9,7 @@ they never use; its use is an error that says what to do instead (`AbsentName`).
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import sys
 from fnmatch import fnmatchcase
@@ -32,6 +33,13 @@ def warn_without_effect(call: str, why: str, level: int = logging.WARNING) -> No
     if call not in _reported:
         _reported.add(call)
         _LOG.log(level, "%s has no effect: %s", redact(call), redact(why))
+
+
+def say_once(text: str) -> None:
+    """Log, once per process, a piece of information."""
+    if text not in _reported:
+        _reported.add(text)
+        _LOG.info("%s", text)
 
 
 def note_not_needed(what: str, why: str) -> None:
@@ -79,9 +87,9 @@ _PYFLINK_INSIDE = (
 )
 _NO_HOME = "no installation of Flink belongs to flinkish, and the jars of Flink's connectors are not needed"
 _TESTING = "it belongs to PyFlink's own tests: test programs and functions with flinkish.testing"
-_NO_TABLE_API = (
-    "there is no Table API (tables are the sources and sinks of streams at most): compute with streams, and leave SQL "
-    "to Spark, for instance in a query whose frame env.from_spark() reads"
+_NOT_IN_TABLES = (
+    "tables have no such part here (docs/tables.md lists what there is): write the query with what there is, or with "
+    "streams, between t_env.to_data_stream(table) and t_env.from_data_stream(stream)"
 )
 
 #: Patterns of ``module:name`` -> what to do instead; the first that matches counts. A module that a pattern of the form
@@ -110,8 +118,8 @@ _ABSENT = {
     "flinkish.datastream.connectors:SubscriptionType": _PULSAR,
     "flinkish.metrics.metricbase:GenericMetricGroup": _PYFLINK_INSIDE,
     "flinkish.metrics.metricbase:MetricGroupType": _PYFLINK_INSIDE,
-    "flinkish.table:[A-Z]*": _NO_TABLE_API,
-    "flinkish.table.*:*": _NO_TABLE_API,
+    "flinkish.table:[A-Z]*": _NOT_IN_TABLES,
+    "flinkish.table.*:*": _NOT_IN_TABLES,
     "flinkish.find_flink_home:*": _NO_HOME,
     "flinkish.find_flink_home:_find_*": _NO_HOME,
     "flinkish.pyflink_gateway_server:*": _NO_JAVA,
@@ -122,7 +130,7 @@ _ABSENT = {
         f"flinkish.{package}{below}:*": instead
         for below in ("", ".*")
         for package, instead in {
-            "dataframe": _NO_TABLE_API,
+            "dataframe": _NOT_IN_TABLES,
             "dataset": "there is no DataSet API: a DataStream whose sources are bounded does the same",
             "datastream.tests": _TESTING,
             "fn_execution": _PYFLINK_INSIDE,
@@ -144,6 +152,16 @@ _ABSENT = {
 _ELSEWHERE = {
     "flinkish.common.execution_mode": ("common.execution_config",),
     "flinkish.datastream.tests.test_util": ("testing.doubles",),
+    "flinkish.table.changelog_mode": ("table.streams",),
+    "flinkish.table.environment_settings": ("table.table_config",),
+    "flinkish.table.explain_detail": ("table.table_environment",),
+    "flinkish.table.result_kind": ("table.table_result",),
+    "flinkish.table.sql_dialect": ("table.table_config",),
+    "flinkish.table.statement_set": ("table.table_environment",),
+    "flinkish.table.table_descriptor": ("table.schema",),
+    "flinkish.table.table_pipeline": ("table.table",),
+    "flinkish.table.table_schema": ("table.table_result",),
+    "flinkish.table.window": ("table.table",),
     "flinkish.testing.test_case_utils": ("testing.program",),
     "flinkish.util.java_utils": ("datastream.environment_settings",),
 }
@@ -181,8 +199,12 @@ def supply_names(module: str, *homes: str) -> None:
     They are looked up when a program asks for them, so that nothing is imported in vain or in a circle.
     """
 
+    is_package = "__path__" in sys.modules[module].__dict__
+
     def named(name: str) -> Any:
-        for home in homes if not name.startswith("_") else ():
+        # a module of the package is found by the import system
+        is_module = is_package and name.islower() and importlib.util.find_spec(f"{module}.{name}") is not None
+        for home in homes if not name.startswith("_") and not is_module else ():
             found = importlib.import_module(f"flinkish.{home}")
             if name in found.__all__:
                 return getattr(found, name)

@@ -79,7 +79,11 @@ class Program:
     @property
     def size(self) -> int:
         """The number of operators."""
-        return len(_with_upstream(self._roots))
+        return len(self.nodes())
+
+    def nodes(self) -> list[StreamNode]:
+        """All operators."""
+        return _with_upstream(self._roots)
 
     @property
     def empty(self) -> bool:

@@ -75,6 +75,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._program = Program()
         #: the jobs of parts of the program that nothing has waited for
         self._parts: list[RunClient] = []
+        #: the settings without effect that are reported
+        self._reported: set[str] = set()
 
     def __reduce__(self) -> NoReturn:
         """An environment does not travel with a function that captures it, or one of its streams, as in PyFlink."""
@@ -426,7 +428,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             self._program, self._configuration = rest, settings
 
     def _warn_of_settings_without_effect(self) -> None:
-        found = self._configuration.without_effect()
+        found = {key: why for key, why in self._configuration.without_effect().items() if key not in self._reported}
+        self._reported.update(found)
         if found:
             _LOG.warning("settings without effect: %s", "; ".join(f"{key}: {why}" for key, why in found.items()))
 

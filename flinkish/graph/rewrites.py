@@ -52,6 +52,9 @@ def _batch_form(factory: OperatorFactory) -> OperatorFactory:
         return replace(factory, out_of_orderness_ms=None, idle_timeout_ms=None, alignment=None, make_generator=None)
     if isinstance(factory, (BroadcastProcessFactory, KeyedBroadcastProcessFactory)):
         return replace(factory, broadcast_first=True)
+    if getattr(factory, "final", None) is False:
+        # the GROUP BY of tables, whose module knows numpy
+        return replace(factory, final=True)  # type: ignore[type-var]
     return factory
 
 

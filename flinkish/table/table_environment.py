@@ -1,390 +1,491 @@
-"""``StreamTableEnvironment``: tables as sources and sinks of DataStream programs.
+"""Table environments: the tables, views and functions of a program, its statements, and the way from and to streams.
 
-Rule upheld here: a table is a stream of Rows, or what makes one. Nothing is computed on tables; whatever would need the
-Table API or an SQL engine is refused in words.
+Rule upheld here: a statement of SQL and a call of the Table API make the same plan (`planner`), and a plan becomes
+operators (`translate`) only where rows are wanted: in an INSERT, in the result of a query, or in a stream.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from copy import copy
+from dataclasses import replace
 from functools import partial
-from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.configuration import Configuration
-from flinkish.common.job_client import JobClient
-from flinkish.common.options import execution
-from flinkish.common.text import text_writer
-from flinkish.common.time import Instant
-from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
-from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
-from flinkish.common.types import Row, RowKind, _create_row
-from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from flinkish.common.no_effect import supply_names
+from flinkish.common.options import core, execution
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.types import Row, RowKind
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
-from flinkish.errors import ArgumentValueError, ProgramError, TypeMismatchError
+from flinkish.errors import ConfigurationError, ProgramError, UnsupportedOperationError
 from flinkish.graph.stream_graph import StreamNode
-from flinkish.table.connectors import EPOCH, SINKS, SOURCES, ColumnFormat, Options, TableFormat
-from flinkish.table.schema import Schema, TableDescriptor, name_of, no_table_api, parse
+from flinkish.table import explain, planner, show, sql, syntax, translate
+from flinkish.table.catalog import Catalog, name_of
+from flinkish.table.expression import Expression
+from flinkish.table.functions import FUNCTIONS
+from flinkish.table.logical_types import BIGINT, STRING
+from flinkish.table.plan import Changes, Field, Relation, Sink
+from flinkish.table.projections import prune
+from flinkish.table.schema import Schema, TableDescriptor
+from flinkish.table.streams import ChangelogMode, from_elements, from_expressions, from_pandas, table_of
+from flinkish.table.table import Table, TablePipeline
+from flinkish.table.table_config import EnvironmentSettings, TableConfig
+from flinkish.table.table_result import ResultKind, TableResult
+from flinkish.table.udf import ScalarFunction, UserFunction, imported
 
-__all__ = ["EnvironmentSettings", "StatementSet", "StreamTableEnvironment", "Table", "TableConfig", "TableResult"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ExplainDetail", "StatementSet", "StreamTableEnvironment", "TableEnvironment"]
 
 _WHERE = "the table environment"
-_LOCAL_TIME_ZONE = "table.local-time-zone"
 
 
-class EnvironmentSettings:
-    """Whether the program of a table environment is a streaming or a batch one; its own builder.
+class ExplainDetail:
+    """What `explain` may be asked for besides the plan; it shows all that there is."""
 
-    Example: ``EnvironmentSettings.in_streaming_mode()``, ``EnvironmentSettings.new_instance().in_batch_mode().build()``
-    """
-
-    def __init__(self, mode: str = "STREAMING") -> None:
-        self._configuration = Configuration().set_string("execution.runtime-mode", mode)
-
-    @staticmethod
-    def new_instance() -> EnvironmentSettings:
-        return EnvironmentSettings()
-
-    @staticmethod
-    def in_streaming_mode() -> EnvironmentSettings:
-        return EnvironmentSettings()
-
-    @staticmethod
-    def in_batch_mode() -> EnvironmentSettings:
-        return EnvironmentSettings("BATCH")
-
-    def with_configuration(self, configuration: Configuration) -> EnvironmentSettings:
-        """Add the entries of a configuration, which the environment takes over."""
-        check_instance(
-            configuration,
-            Configuration,
-            "the configuration is",
-            "with_configuration()",
-            "Configuration.from_dict({...})",
-        )
-        self._configuration.add_all(configuration)
-        return self
-
-    def get_configuration(self) -> Configuration:
-        return self._configuration
-
-    def is_streaming_mode(self) -> bool:
-        return self._configuration.get(execution.RUNTIME_MODE) == "STREAMING"
-
-    def use_blink_planner(self) -> EnvironmentSettings:
-        """Has no effect: PyFlink has had no other planner since 1.14."""
-        return self
-
-    def build(self) -> EnvironmentSettings:
-        return self
-
-
-@dataclass(frozen=True)
-class TableConfig:
-    """The configuration of the environment, by keys. Those that begin with ``table.`` have no effect."""
-
-    _env: StreamExecutionEnvironment
-
-    def set(self, key: str, value: str) -> TableConfig:
-        self._env.configure(Configuration().set_string(key, value))
-        return self
-
-    def get(self, key: str, default_value: str) -> str:
-        return self._env._configuration.get_string(key, default_value)
-
-    def get_configuration(self) -> Configuration:
-        return self._env._configuration
-
-    def add_configuration(self, configuration: Configuration) -> None:
-        self._env.configure(configuration)
-
-    def set_local_timezone(self, timezone_id: str) -> None:
-        """Set ``table.local-time-zone``, such as ``Europe/Berlin``, ``UTC`` or ``GMT-08:00``. It has no effect: nothing
-        is computed on tables, and texts of TIMESTAMP_LTZ are those of UTC, as in Flink's formats. Raises
-        ArgumentValueError for what is no time zone."""
-        zone = re.sub(r"^(?:UTC|GMT)?(?=[+-])", "", timezone_id) if isinstance(timezone_id, str) else ""
-        try:
-            known = bool(re.fullmatch(r"Z|[+-](?:0?\d|1[0-8])(?::?[0-5]\d)?", zone)) or ZoneInfo(zone) is not None
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            known = False
-        if not known:
-            raise ArgumentValueError(
-                f"{timezone_id!r} is no time zone",
-                where="TableConfig.set_local_timezone()",
-                expected="the name of a zone or an offset",
-                hint="such as 'Europe/Berlin', 'UTC' or 'GMT-08:00'",
-            )
-        self.set(_LOCAL_TIME_ZONE, timezone_id)
-
-    def get_local_timezone(self) -> str:
-        """The time zone that was set, or ``default``, which is that of the machine."""
-        return self.get(_LOCAL_TIME_ZONE, "default")
-
-
-@dataclass(frozen=True)
-class TableResult:
-    """The result of a statement: a job that writes into tables, or nothing."""
-
-    _client: JobClient | None = None
-
-    def get_job_client(self) -> JobClient | None:
-        """The client of the job; None: the statement started none."""
-        return self._client
-
-    def wait(self, timeout_ms: int | None = None) -> None:
-        """Wait for the end of the job, and raise what ended it; TimeoutError if it goes on for longer."""
-        if self._client is not None:
-            self._client.get_job_execution_result().result(None if timeout_ms is None else timeout_ms / 1_000)
-
-    def print(self) -> None:
-        """Print the id of the job, or OK."""
-        print("OK" if self._client is None else f"Job ID: {self._client.get_job_id()}")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A stream of Rows, or a table of a connector, which makes one."""
-
-    _t_env: StreamTableEnvironment
-    _stream: Callable[[], DataStream]
-
-    def execute_insert(self, table_path: str) -> TableResult:
-        """Start a job that writes the rows into a table, whose columns they have in their order."""
-        return self._t_env.create_statement_set().add_insert(table_path, self).execute()
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name) if name.startswith("_") else no_table_api(f"Table.{name}()", _WHERE)
+    ESTIMATED_COST, CHANGELOG_MODE, JSON_EXECUTION_PLAN, PLAN_ADVICE = range(4)
 
 
 class StatementSet:
     """Inserts that run as one job, or within the job of the DataStream program."""
 
-    def __init__(self, t_env: StreamTableEnvironment) -> None:
+    def __init__(self, t_env: TableEnvironment) -> None:
         self._t_env = t_env
-        self._inserts: dict[str, Table] = {}
+        self._sinks: list[Sink] = []
 
-    def add_insert(self, target_path: str, table: Table) -> StatementSet:
+    def add(self, table_pipeline: TablePipeline) -> StatementSet:
+        """Add what ``Table.insert_into(...)`` gives."""
+        where, hint = "StatementSet.add()", "table.insert_into('name') makes one"
+        check_instance(table_pipeline, TablePipeline, "the pipeline is", where, hint)
+        return self._add(syntax.Insert(table_pipeline._target, table_pipeline._table._query))
+
+    def add_insert(self, target_path_or_descriptor: Any, table: Table, overwrite: bool = False) -> StatementSet:
+        """Add an insert of the rows of a table, whose columns are in the order of those of the target."""
         check_instance(table, Table, "the table is", "add_insert()", "from_data_stream(ds) makes one")
-        self._inserts[name_of(target_path)] = table
-        return self
+        return self.add(table.insert_into(target_path_or_descriptor, overwrite))
 
     def add_insert_sql(self, stmt: str) -> StatementSet:
-        found = parse(stmt)
-        return self.add_insert(found.name, self._t_env.from_path(found.source))
+        check_instance(stmt, str, "the statement is", "add_insert_sql()", "give SQL as a text")
+        found = sql.parse(stmt)
+        if not isinstance(found, syntax.Insert):
+            raise ProgramError("the statement is no INSERT", where=f"SQL: {stmt.strip()[:300]}", expected="INSERT INTO")
+        return self._add(found, stmt)
+
+    def _add(self, insert: syntax.Insert, statement: str = "") -> StatementSet:
+        self._sinks.append(planner.resolve_insert(insert, self._t_env._catalog, statement))
+        return self
 
     def attach_as_datastream(self) -> list[StreamNode]:
         """Leave the inserts to the next ``env.execute()``."""
-        return [self._t_env._add_sink(name, table._stream()) for name, table in self._inserts.items()]
+        sinks, self._sinks = self._sinks, []
+        return translate.insert(planner.pruned(sinks), self._t_env)
 
     def execute(self) -> TableResult:
         """Start a job of these inserts alone. ``env.execute()`` does not run them again."""
-        name = "insert-into_" + ",".join(f"default_catalog.default_database.{table}" for table in self._inserts)
-        return TableResult(self._t_env._env._execute_part(self.attach_as_datastream(), name))
+        if not self._sinks:
+            where, expected = "StatementSet.execute()", "an add_insert(...)"
+            raise ProgramError("the statement set is empty", where=where, expected=expected)
+        names = [f"{explain.CATALOG}{sink.name}" for sink in self._sinks]
+        job = self._t_env._env._execute_part(self.attach_as_datastream(), f"insert-into_{','.join(names)}")
+
+        def written() -> list[Row]:
+            job.get_job_execution_result().result()
+            # as in Flink, how many rows were written is not known
+            return [Row(*[-1] * len(names))]
+
+        # the job goes on when the result is closed
+        return TableResult([Field(name, BIGINT) for name in names], written, job)
+
+    def explain(self, *extra_details: Any) -> str:
+        return explain.explain(planner.pruned(self._sinks))
+
+    print_explain = Table.print_explain
 
 
-class StreamTableEnvironment:
-    """Reads and writes tables as streams. There is no Table API: SQL declares tables and says what is copied.
+class TableEnvironment:
+    """The tables and queries of a program (``pyflink.table.TableEnvironment``).
 
     Example::
 
-        t_env = StreamTableEnvironment.create(env)
+        t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         t_env.execute_sql("CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'datagen', 'number-of-rows' = '9')")
-        t_env.to_data_stream(t_env.from_path("numbers")).map(lambda row: row.n % 10).print()
-        env.execute()
+        t_env.sql_query("SELECT n % 3 AS m, COUNT(*) AS c FROM numbers GROUP BY n % 3").execute().print()
     """
 
     def __init__(self, env: StreamExecutionEnvironment) -> None:
         self._env = env
-        self._tables: dict[str, TableDescriptor | Table] = {}
+        config = self.get_config()
+        self._catalog = Catalog(lambda: config._zone, lambda: env._configuration.get(execution.RUNTIME_MODE) == "BATCH")
 
     @staticmethod
-    def create(
+    def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
+        """An environment of its own, in streaming or in batch mode."""
+        given, kinds = environment_settings, (EnvironmentSettings, Configuration)
+        where, hint = "TableEnvironment.create()", "EnvironmentSettings.in_streaming_mode()"
+        check_instance(given, kinds, "the settings are", where, hint)
+        settings = given if isinstance(given, Configuration) else given.get_configuration()
+        return TableEnvironment(StreamExecutionEnvironment.get_execution_environment(settings))
+
+    def get_config(self) -> TableConfig:
+        return TableConfig(self._env)
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def execute_sql(self, stmt: str) -> TableResult:
+        """Carry out one statement of SQL. A query and an INSERT start a job.
+
+        Raises:
+            ProgramError: it cannot be read, is not supported, or names what is not there.
+        """
+        check_instance(stmt, str, "the statement is", "execute_sql()", "give SQL as a text")
+        match sql.parse(stmt):
+            case syntax.QueryStatement(query):
+                return self._execute_query(planner.resolve(query, self._catalog, stmt))
+            case syntax.Insert() | syntax.InsertSet() as inserts:
+                return self._set_of(inserts, stmt).execute()
+            case syntax.Explain(explained):
+                return _text(self._plan_of(explained, stmt))
+            case syntax.Show() as shown:
+                return self._shown(shown)
+            case syntax.SetOption() as option:
+                return self._set_option(option)
+            case syntax.CreateTable(name, definition, tolerant, temporary):
+                table = TableDescriptor(self._catalog.with_base(definition, stmt))
+                self._create(name, table, tolerant, temporary, stmt)
+            case syntax.CreateView() as view:
+                self._create_view(view, stmt)
+            case syntax.CreateFunction(name, target, tolerant):
+                self._catalog.add_function(name, imported(target, stmt), tolerant)
+            case syntax.Drop(kind, name, tolerant):
+                self._catalog.drop(kind, name, tolerant)
+        return TableResult(kind=ResultKind.SUCCESS)
+
+    def sql_query(self, query: str) -> Table:
+        check_instance(query, str, "the query is", "sql_query()", "give SQL as a text")
+        return Table(planner.resolve(sql.parse_query(query), self._catalog, query), self)
+
+    def create_statement_set(self) -> StatementSet:
+        """An empty set of inserts, which run as one job."""
+        return StatementSet(self)
+
+    def explain_sql(self, stmt: str, *extra_details: Any) -> str:
+        statement = sql.parse(stmt)
+        statement = statement.statement if isinstance(statement, syntax.Explain) else statement
+        if not isinstance(statement, syntax.QueryStatement | syntax.Insert | syntax.InsertSet):
+            where, expected = f"SQL: {stmt[:300]}", "a query, or an INSERT"
+            raise ProgramError("the statement has no plan", where=where, expected=expected)
+        return self._plan_of(statement, stmt)
+
+    def _plan_of(self, statement: syntax.QueryStatement | syntax.Insert | syntax.InsertSet, stmt: str) -> str:
+        if isinstance(statement, syntax.QueryStatement):
+            return explain.explain(prune([planner.resolve(statement.query, self._catalog, stmt)]))
+        return self._set_of(statement, stmt).explain()
+
+    def _set_of(self, statement: syntax.Insert | syntax.InsertSet, stmt: str) -> StatementSet:
+        statements = self.create_statement_set()
+        for insert in (statement,) if isinstance(statement, syntax.Insert) else statement.inserts:
+            statements._add(insert, stmt)
+        return statements
+
+    def _execute_query(self, relation: Relation) -> TableResult:
+        """Start a job of its own, whose rows come back to the program."""
+        with self._env._apart():
+            stream = translate.rows_of(prune([relation])[0], self, "collect")
+            rows: Any = stream.execute_and_collect(self._env._configuration.get(core.NAME) or "collect")
+        style, zone = "types" if self._catalog.is_batch() else "changes", self._catalog.zone()
+        return TableResult(relation.fields, lambda: rows, rows._client, style, rows.close, zone=zone)
+
+    def _set_option(self, option: syntax.SetOption) -> TableResult:
+        config = self._env._configuration
+        if option.reset:
+            for key in [option.key] if option.key is not None else list(config.to_dict()):
+                config.remove_config(key)
+        elif option.key is not None:
+            self.get_config().set(option.key, option.value or "")
+        else:
+            return _listed(("key", "value"), [Row(*item) for item in sorted(config._shown().items())])
+        return TableResult(kind=ResultKind.SUCCESS)
+
+    def _shown(self, shown: syntax.Show) -> TableResult:
+        if shown.what == "COLUMNS":
+            return _listed(*show.described(shown.name, self._catalog))
+        if shown.what.startswith("CREATE"):
+            return _text(show.create_statement(shown.name, self._catalog), "content")
+        kind = shown.what.lower().replace("user ", "user_defined_")
+        names: list[str] = getattr(self, f"list_{kind}")()
+        return _listed((f"{kind.split('_')[-1][:-1]} name",), list(map(Row, names)))
+
+    # --- tables and views -------------------------------------------------------------------------------------------
+
+    def from_path(self, path: str) -> Table:
+        """The table or view of that name. Raises ProgramError if there is none."""
+        check_instance(path, str, "the name of the table is", "from_path()", "such as 'orders'")
+        self._catalog.known(path)
+        return Table(planner.resolve(syntax.TableName(name_of(path)), self._catalog), self)
+
+    def from_descriptor(self, descriptor: TableDescriptor) -> Table:
+        """A table without a name."""
+        return self.from_path(self._target(descriptor))
+
+    def create_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool = False) -> None:
+        """Declare a table. Raises ProgramError if the name is taken, unless that is to be ignored."""
+        where, hint = "create_table()", "TableDescriptor.for_connector('kafka').schema(...).build()"
+        check_instance(descriptor, TableDescriptor, "the table is", where, hint)
+        self._create(path, descriptor, bool(ignoreIfExists))
+
+    def create_temporary_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool = False) -> None:
+        """Declare a temporary table. All tables belong to the program."""
+        self.create_table(path, descriptor, ignoreIfExists)
+        self._catalog.temporary.add(name_of(path))
+
+    def _create(
+        self, name: str, table: TableDescriptor, tolerant: bool, temporary: bool = False, statement: str = ""
+    ) -> None:
+        # an option that is wrong is an error where the table is read or written
+        with suppress(ConfigurationError):
+            planner.Planner(self._catalog, statement).declared(table, name_of(name))
+        self._catalog.add_table(name, table, tolerant, temporary)
+
+    def create_temporary_view(
+        self, view_path: str, table_or_data_stream: Table | DataStream, *fields_or_schema: Any
+    ) -> None:
+        """Give a name to a table or stream. Raises ProgramError if the name is taken."""
+        found = table_or_data_stream
+        relation = found._relation if isinstance(found, Table) else table_of(self._catalog, found, fields_or_schema)
+        self._catalog.add_table(view_path, relation, temporary=True)
+
+    def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> None:
+        """Give a name to a table. Raises ProgramError if the name is taken, unless that is to be ignored."""
+        check_instance(table, Table, "the table is", "create_view()", "t_env.sql_query(...) gives one")
+        self._catalog.add_table(view_path, table._relation, bool(ignore_if_exists))
+
+    def _create_view(self, view: syntax.CreateView, stmt: str) -> None:
+        query = syntax.Named(view.query, "", view.columns) if view.columns else view.query
+        relation = planner.resolve(query, self._catalog, stmt)
+        if view.or_replace:
+            self._catalog.remove(name_of(view.name))
+        self._catalog.add_table(view.name, relation, view.if_not_exists, view.temporary)
+        self._catalog.texts.setdefault(name_of(view.name), f"{stmt.strip()}\n")
+
+    def _target(self, path_or_descriptor: Any, overwrite: bool = False, source: Relation | None = None) -> str:
+        """The name of a table that is given by its name or by its declaration. One without columns has those of the
+        query whose rows are written into it."""
+        if overwrite:
+            raise UnsupportedOperationError("INSERT OVERWRITE is not supported", where=_WHERE, expected="INSERT INTO")
+        if isinstance(path_or_descriptor, TableDescriptor):
+            name = f"*anonymous_{path_or_descriptor.options.get('connector', '')}${len(self._catalog.tables)}*"
+            definition = path_or_descriptor.definition
+            if not definition.columns and source is not None:
+                columns = tuple(syntax.ColumnDefinition(field.name, field.type) for field in source.fields)
+                path_or_descriptor = TableDescriptor(replace(definition, columns=columns))
+            self._create(name, path_or_descriptor, False)
+            return name
+        check_instance(path_or_descriptor, str, "the target is", "execute_insert()", "give the name of a table")
+        return name_of(path_or_descriptor)
+
+    def drop_temporary_table(self, table_path: str) -> bool:
+        return name_of(table_path) in self._catalog.temporary and self.drop_table(table_path)
+
+    def drop_temporary_view(self, view_path: str) -> bool:
+        return name_of(view_path) in self._catalog.temporary and self.drop_view(view_path)
+
+    def drop_table(self, table_path: str, ignore_if_not_exists: bool = True) -> bool:
+        return self._catalog.drop("TABLE", table_path, ignore_if_not_exists)
+
+    def drop_view(self, view_path: str, ignore_if_not_exists: bool = True) -> bool:
+        return self._catalog.drop("VIEW", view_path, ignore_if_not_exists)
+
+    def list_tables(self) -> list[str]:
+        """The names of all tables and views."""
+        return sorted(self._catalog.tables)
+
+    def list_views(self) -> list[str]:
+        return sorted(name for name, entry in self._catalog.tables.items() if isinstance(entry, Relation))
+
+    def list_temporary_tables(self) -> list[str]:
+        return sorted(self._catalog.temporary)
+
+    def list_temporary_views(self) -> list[str]:
+        return sorted(self._catalog.temporary.intersection(self.list_views()))
+
+    def from_elements(self, elements: Iterable[Any], schema: Any = None, verify_schema: bool = True) -> Table:
+        """A table of values: of tuples, lists, Rows or dicts. ``schema``: a ROW type, or the names of the columns."""
+        given = list(elements)
+        if given and all(isinstance(each, Expression) for each in given):
+            return Table(from_expressions([each._node for each in given], schema, self._catalog), self)
+        return Table(from_elements(given, schema, self._catalog.zone()), self)
+
+    def from_pandas(self, pdf: pd.DataFrame, schema: Any = None, splits_num: int = 1) -> Table:
+        """A table of the rows of a DataFrame. ``schema``: a ROW type, the names of the columns, or their types."""
+        return Table(from_pandas(pdf, schema), self)
+
+    # --- functions --------------------------------------------------------------------------------------------------
+
+    def create_temporary_function(self, path: str, function: Any) -> None:
+        """Give a function a name for SQL. Raises ProgramError if the name is taken."""
+        hint = "@udf(result_type=DataTypes.BIGINT())"
+        if isinstance(function, ScalarFunction):
+            hint = f"udf({type(function).__name__}(), result_type=...)"
+        where = "create_temporary_function()"
+        check_instance(function, UserFunction, "the function is", where, hint, "what udf() makes")
+        self._catalog.add_function(path, function)
+
+    create_temporary_system_function = create_temporary_function
+
+    def drop_temporary_function(self, path: str) -> bool:
+        return self._catalog.drop("FUNCTION", path, True)
+
+    drop_function = drop_temporary_system_function = drop_temporary_function
+
+    def list_user_defined_functions(self) -> list[str]:
+        return sorted(self._catalog.functions)
+
+    def list_functions(self) -> list[str]:
+        """The names of the built-in functions and of those of the program."""
+        built_in = {name.lower() for name in FUNCTIONS if name.replace("_", "").isalnum()}
+        return sorted(built_in.union(self._catalog.functions))
+
+    # --- the program ------------------------------------------------------------------------------------------------
+
+    def use_catalog(self, catalog_name: str) -> None:
+        """Accepts the one catalog that there is."""
+        if catalog_name != "default_catalog":
+            _refuse("use_catalog", "catalogs", "default_catalog, the tables of the program")
+
+    def use_database(self, database_name: str) -> None:
+        """Accepts the one database that there is."""
+        if database_name != "default_database":
+            _refuse("use_database", "databases", "default_database, the tables of the program")
+
+
+class StreamTableEnvironment(TableEnvironment):
+    """A table environment of a program of streams.
+
+    Example::
+
+        t_env = StreamTableEnvironment.create(env)
+        words = t_env.from_data_stream(stream)
+        t_env.to_data_stream(words.where(words.n > 3)).map(lambda row: row.word).print()
+        env.execute()
+    """
+
+    @staticmethod
+    def create(  # type: ignore[override]
         stream_execution_environment: StreamExecutionEnvironment | None = None,
         environment_settings: EnvironmentSettings | None = None,
     ) -> StreamTableEnvironment:
         env = stream_execution_environment or StreamExecutionEnvironment.get_execution_environment()
         check_instance(env, StreamExecutionEnvironment, "the environment is", _WHERE, "get_execution_environment()")
         if environment_settings is not None:
-            env.configure(environment_settings._configuration)
+            env.configure(environment_settings.get_configuration())
         return StreamTableEnvironment(env)
 
-    def get_config(self) -> TableConfig:
-        return TableConfig(self._env)
-
-    def execute_sql(self, stmt: str) -> TableResult:
-        """Carry out a statement: CREATE TABLE, CREATE VIEW v AS SELECT * FROM t, INSERT INTO sink SELECT * FROM t, or
-        DROP. An INSERT starts a job.
+    def from_data_stream(self, data_stream: DataStream, *fields_or_schema: Expression | Schema) -> Table:
+        """A stream as a table. Its columns are the fields of the declared type (those of a tuple are f0, f1 and so on);
+        with a schema, or with fields as expressions, those that these name, or, if the stream has none of them, all by
+        their order.
 
         Raises:
-            ProgramError: another statement, or a table that is there already, or is not there.
+            ProgramError: the stream has no declared type, or not these columns.
         """
-        found = parse(stmt)
-        if found.verb == "INSERT":
-            return self.from_path(found.source).execute_insert(found.name)
-        if found.verb == "SELECT":
-            raise no_table_api("the rows of a SELECT are not shown", "execute_sql()")
-        if found.verb != "DROP":
-            self._register(found.name, found.table or self.from_path(found.source), found.tolerant)
-        elif self._tables.pop(found.name, None) is None and not found.tolerant:
-            self.from_path(found.name)
-        return TableResult()
+        return Table(table_of(self._catalog, data_stream, fields_or_schema), self)
 
-    def sql_query(self, query: str) -> Table:
-        """The table of ``SELECT * FROM t``."""
-        return self.from_path(parse(query).source)
-
-    def from_path(self, path: str) -> Table:
-        """The table or view of that name. Raises ProgramError if there is none."""
-        entry = self._tables.get(name := name_of(path))
-        if entry is None:
-            known = ", ".join(self._tables) or "a table that CREATE TABLE has declared"
-            raise ProgramError(f"there is no table '{name}'", where=_WHERE, expected=known)
-        return entry if isinstance(entry, Table) else Table(self, partial(self._source, name, entry))
+    def from_changelog_stream(
+        self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> Table:
+        """A stream of Rows as a table whose rows change as their kinds say."""
+        changes = Changes.RETRACT if changelog_mode is None or changelog_mode.has_changes else Changes.INSERT
+        return Table(table_of(self._catalog, data_stream, (schema,), changes), self)
 
     def to_data_stream(self, table: Table) -> DataStream:
-        """The rows of a table, as Rows with the names of its columns. If it has a WATERMARK, the records have their
-        event time, and there are watermarks."""
+        """The rows of a table, as Rows with the names of its columns, and, if it has a column of event time, the times
+        of that. Raises ProgramError if rows are updated or deleted."""
         check_instance(table, Table, "the table is", "to_data_stream()", "from_path('name') gives one")
-        return table._stream()
+        if table._relation.changes is not Changes.INSERT:
+            raise ProgramError(
+                "Table sink 'to_data_stream()' doesn't support consuming update changes which is produced by node "
+                f"{explain.changing(table._relation)}",
+                where=_WHERE,
+                expected="a table of which rows are only inserted",
+                hint="t_env.to_changelog_stream(table), whose Rows have the kinds of changes",
+            )
+        return self.to_changelog_stream(table)
 
-    #: the rows of tables are inserts, and those of streams have the kinds that they have
-    to_changelog_stream = to_data_stream
+    def to_changelog_stream(
+        self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> DataStream:
+        """The rows of a table with the kinds of their changes."""
+        check_instance(table, Table, "the table is", "to_changelog_stream()", "from_path('name') gives one")
+        if changelog_mode is not None and not changelog_mode.has_changes:
+            return self.to_data_stream(table)
+        return translate.rows_of(prune([table._relation])[0], self)
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
-        """The rows of a table, converted to a type."""
+        """The rows of a table whose rows do not change, converted to a type."""
         return self.to_data_stream(table).map(lambda row: row, output_type=type_info)
 
-    def from_data_stream(self, data_stream: DataStream, schema: Schema | None = None) -> Table:
-        """A stream as a table. Its columns are the fields of the declared type (those of a tuple are f0, f1 and so on);
-        with a schema, those that it names, or, if the stream has none of them, all by their order.
-
-        Raises:
-            ProgramError: the stream has no declared type, or not the columns of the schema.
-        """
-        check_instance(data_stream, DataStream, "the stream is", "from_data_stream()", "such as env.from_source(...)")
-        columns = _columns(data_stream)
-        wanted = columns if schema is None else schema.row_type
-        have, names = columns.get_field_names(), wanted.get_field_names()
-        by_name = not set(have).isdisjoint(names)
-        if by_name and not set(names) <= set(have):
-            raise ProgramError(f"the columns {names}", where="from_data_stream()", expected=f"columns among {have}")
-        positions = [have.index(name) for name in names] if by_name else range(len(have))
-        stream = _converted(data_stream, positions, wanted, "from_data_stream()")
-        return Table(self, lambda: stream)
-
-    from_changelog_stream = from_data_stream
-
-    def create_temporary_view(
-        self, view_path: str, table_or_data_stream: Table | DataStream, schema: Schema | None = None
-    ) -> None:
-        """Give a name to a table or stream. Raises ProgramError if the name is taken."""
-        found = table_or_data_stream
-        view = found if isinstance(found, Table) else self.from_data_stream(found, schema)
-        self._register(name_of(view_path), view, False)
-
-    def create_statement_set(self) -> StatementSet:
-        return StatementSet(self)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name) if name.startswith("_") else no_table_api(f"{name}()", _WHERE)
-
-    def _register(self, name: str, entry: TableDescriptor | Table, tolerant: bool) -> None:
-        if name in self._tables and not tolerant:
-            raise ProgramError(f"the table '{name}' exists", where=_WHERE, expected="another name")
-        self._tables.setdefault(name, entry)
-
-    def _source(self, name: str, declared: TableDescriptor) -> DataStream:
-        options, strategy, schema = Options(declared, name), WatermarkStrategy.no_watermarks(), declared.schema
-        if options.connector not in SOURCES:
-            raise options.error("the table is read", f"one of the connectors {', '.join(SOURCES)}")
-        table = TableFormat(options, declared)
-        for column in [each for each in table.columns if each.column.name == schema.rowtime]:
-            # SQL's watermark is the expression itself; that of the DataStream API is a millisecond less
-            strategy = WatermarkStrategy("bounded", schema.delay_ms - 1, RowTime(column))
-        stream = self._env.from_source(SOURCES[options.connector](table), strategy, name)
-        return stream if table.stored == table.row_type else stream.map(table.read, output_type=table.row_type)
-
-    def _add_sink(self, name: str, stream: DataStream) -> StreamNode:
-        self.from_path(name)
-        declared, where = self._tables[name], f"INSERT INTO {name}"
-        if isinstance(declared, Table):
-            raise ProgramError("the target is a view", where=where, expected="a table with a connector")
-        options = Options(declared, name)
-        if options.connector not in SINKS:
-            raise options.error("rows are inserted", f"one of the connectors {', '.join(SINKS)}")
-        table = TableFormat(options, declared)
-        rows = _converted(stream, range(len(_columns(stream).get_field_names())), table.written, where)
-        if options.connector == "blackhole":
-            rows = rows.filter(lambda row: False)
-        if options.connector in ("print", "blackhole"):
-            # the text of a row as Java has it
-            rows = rows.map(text_writer(table.written), output_type=Types.STRING())
-        elif table.stored != table.written:
-            rows = rows.map(table.write, output_type=table.stored)
-        sink = rows.sink_to(SINKS[options.connector](table)).name(name)
-        return sink.set_parallelism(options.get("sink.parallelism", int, -1))._settings._node
+    def to_retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
+        """The rows of a table, converted to a type, each in a pair with whether it is added or taken back."""
+        stream = self.to_changelog_stream(table)
+        return stream.map(_added_or_not, output_type=Types.TUPLE([Types.BOOLEAN(), type_info]))
 
 
-def _columns(stream: DataStream) -> RowTypeInfo:
-    """The columns of a stream: the fields of its Rows, f0, f1 and so on of tuples, or else f0.
-
-    Raises:
-        ProgramError: the stream has no declared type.
-    """
-    kind = stream.get_type()
-    if isinstance(kind, PickledBytesTypeInfo):
-        hint = "call map(..., output_type=Types.ROW_NAMED([...], [...]))"
-        raise ProgramError("the stream has no declared type", where=_WHERE, expected="a type with columns", hint=hint)
-    if isinstance(kind, RowTypeInfo):
-        return kind
-    types = kind.get_field_types() if isinstance(kind, TupleTypeInfo) else [kind]
-    return Types.ROW_NAMED([f"f{index}" for index in range(len(types))], types)
+def _added_or_not(row: Row) -> tuple[bool, Row]:
+    added = row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)
+    row.set_row_kind(RowKind.INSERT)
+    return added, row
 
 
-def _converted(stream: DataStream, positions: Sequence[int], row_type: RowTypeInfo, where: str) -> DataStream:
-    """The stream of the columns at these positions, as Rows of a type.
-
-    Raises:
-        ProgramError: the columns are others.
-    """
-    columns, wanted = _columns(stream), row_type.get_field_types()
-    found = [columns.get_field_types()[position] for position in positions]
-    if len(found) != len(wanted) or not all(map(_fits, found, wanted)):
-        raise ProgramError(f"the columns are {columns!r}", where=where, expected=f"in their order {row_type!r}")
-    if stream.get_type() == row_type:
-        return stream
-    return stream.map(partial(_picked, list(positions), row_type.get_field_names()), output_type=row_type)
+def _listed(names: Iterable[str], rows: list[Row]) -> TableResult:
+    return TableResult([Field(name, STRING) for name in names], lambda: rows, style="content")
 
 
-_NUMBERS = [BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.FLOAT, BasicType.DOUBLE]
+def _text(text: str, style: str = "raw") -> TableResult:
+    return TableResult(rows=lambda: [Row(text)], style=style)
 
 
-def _fits(kind: TypeInformation, wanted: TypeInformation) -> bool:
-    if not isinstance(kind, BasicTypeInfo) or not isinstance(wanted, BasicTypeInfo):
-        return kind == wanted
-    one, other = kind._basic_type, wanted._basic_type
-    return one is other or one in _NUMBERS and other in _NUMBERS[_NUMBERS.index(one) :]
+#: Methods that are refused: what is not supported, and what there is.
+_MODELS = ("models", "a UDF that calls the model")
+_JAVA = ("functions in Java", "@udf(result_type=...)")
+_REFUSED = {
+    **dict.fromkeys(("create_catalog", "register_catalog", "get_catalog"), ("catalogs", "the tables of the program")),
+    **dict.fromkeys(("load_module", "unload_module", "use_modules", "list_full_modules"), ("modules", "@udf")),
+    **dict.fromkeys((f"{verb}_{kind}model" for verb in ("create", "drop") for kind in ("", "temporary_")), _MODELS),
+    **dict.fromkeys(("list_models", "list_temporary_models"), _MODELS),
+    **dict.fromkeys(("compile_plan_sql", "load_plan", "execute_plan"), ("compiled plans", "execute_sql(...)")),
+    **dict.fromkeys((f"create_java_{kind}function" for kind in ("", "temporary_", "temporary_system_")), _JAVA),
+    "list_materialized_tables": ("materialized tables", "INSERT INTO a table of a connector"),
+}
 
 
-def _picked(positions: Sequence[int], names: list[str], value: Any) -> Row:
-    values = value if isinstance(value, (Row, tuple, list)) else (value,)
-    kind = value.get_row_kind() if isinstance(value, Row) else RowKind.INSERT
-    return _create_row(names, [values[position] for position in positions], kind)
+def _refuse(name: str, what: str, expected: str, *_: Any, **__: Any) -> NoReturn:
+    raise UnsupportedOperationError(f"{what} are not supported", where=f"{name}() of {_WHERE}", expected=expected)
 
 
-@dataclass(frozen=True)
-class RowTime(TimestampAssigner):
-    """The event time of a stored record of a table."""
+#: Methods with one answer.
+_ANSWERS: dict[str, Any] = {
+    "get_current_catalog": "default_catalog", "list_catalogs": ["default_catalog"], "list_modules": ["core"],
+    "get_current_database": "default_database", "list_databases": ["default_database"],
+}  # fmt: skip
 
-    column: ColumnFormat
 
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        time = self.column.read(value)
-        if time is None:
-            where = f"column '{self.column.column.name}' of a table, which has a WATERMARK for it"
-            raise TypeMismatchError(f"the event time of {value!r:.200} is None", where=where, expected="a time")
-        return time.to_epoch_milli() if isinstance(time, Instant) else (time - EPOCH) // timedelta(milliseconds=1)
+def _of_environment(name: str) -> Callable[..., None]:
+    def method(self: TableEnvironment, *args: Any, **named: Any) -> None:
+        getattr(self._env, name)(*args, **named)
+
+    method.__name__, method.__doc__ = name, f"As `StreamExecutionEnvironment.{name}`."
+    return method
+
+
+for _name, _refusal in _REFUSED.items():
+    setattr(TableEnvironment, _name, staticmethod(partial(_refuse, _name, *_refusal)))
+for _name, _answer in _ANSWERS.items():
+    setattr(TableEnvironment, _name, staticmethod(partial(copy, _answer)))
+for _name in ("add_python_file", "add_python_archive", "set_python_requirements"):
+    setattr(TableEnvironment, _name, _of_environment(_name))
+
+supply_names(__name__)

@@ -25,6 +25,7 @@ from flinkish.common.options import (
     restart,
     session,
     state,
+    tables,
 )
 
 #: How similar to a key that has an effect another one must be to be taken for a misspelt one (`difflib`, from 0 to 1);
@@ -42,6 +43,7 @@ _THEMES: tuple[ModuleType, ...] = (
     python,
     rest,
     session,
+    tables,
     flinkish,
     loggers,
 )

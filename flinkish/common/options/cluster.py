@@ -109,7 +109,7 @@ UNREAD: dict[str, str] = {
     **dict.fromkeys(("fs.", "gs.", "oss.", "presto.", "s3.", "s3a."), _FILE_SYSTEMS),
     **dict.fromkeys(
         ("lookup.", "materialized-table.", "sql-client.", "sql-gateway.", "table."),
-        "there is no Table API; use Spark SQL",
+        "queries have no such setting here; docs/tables.md lists those that there are",
     ),
     "user.artifacts.": "see python.files, python.archives and pipeline.jars",
     **dict.fromkeys(

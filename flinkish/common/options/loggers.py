@@ -14,6 +14,7 @@ LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 #: What each of flinkish's own loggers reports; in Python the logger is called ``flinkish.NAME``.
 CLASSES = {
+    "Aggregate": "queries of tables whose aggregates are others than those of the stored state",
     "BroadcastState": "broadcast state that is changed where it is not kept",
     "CheckpointCoordinator": "checkpoints and savepoints",
     "Committer": "what committers of the program return",

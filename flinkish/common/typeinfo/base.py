@@ -69,6 +69,14 @@ class TypeInformation(abc.ABC):
         effect."""
         return self
 
+    def not_null(self) -> TypeInformation:
+        """The type itself, as PyFlink's DataTypes are asked for: every column may hold None."""
+        return self
+
+    def nullable(self) -> TypeInformation:
+        """The type itself."""
+        return self
+
     # --- checking and narrowing ---------------------------------------------------------------------------------
 
     @abc.abstractmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.typeinfo.base import ListConverter, Mismatch, TypeInformation, nullable_list
@@ -92,6 +92,14 @@ class _CompositeTypeInfo(TypeInformation):
         return tuple(self._field_types)
 
 
+class RowField(NamedTuple):
+    """A field of a ROW, as `DataTypes.FIELD` makes it: its name, its type, and a description, which has no effect."""
+
+    name: str
+    data_type: TypeInformation
+    description: str | None = None
+
+
 class RowTypeInfo(_CompositeTypeInfo):
     """The type of a Row. Without names its fields are called ``f0``, ``f1``, ...
 
@@ -123,6 +131,24 @@ class RowTypeInfo(_CompositeTypeInfo):
 
     def get_field_names(self) -> list[str]:
         return self._names
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields, as those of a ``RowType``."""
+        return list(self._names)
+
+    @property
+    def fields(self) -> list[RowField]:
+        """The fields, as those of a ``RowType``."""
+        return list(map(RowField, self._names, self._field_types))
+
+    def field_names(self) -> list[str]:
+        """The names of the fields, as those of a ``RowType``."""
+        return self.names
+
+    def field_types(self) -> list[TypeInformation]:
+        """The types of the fields, as those of a ``RowType``."""
+        return list(self._field_types)
 
     def get_field_index(self, field_name: str) -> int:
         """The position of a field.

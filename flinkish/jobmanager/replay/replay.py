@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from flinkish.checkpoint.claim import read_restored, restored_watermarks
 from flinkish.common.arguments import abbreviated
 from flinkish.common.dependencies import dependencies_of
+from flinkish.common.types import Row, RowKind
 from flinkish.core.source import DataFrameSource
 from flinkish.errors import FinalOperationError, ProgramError, UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -98,7 +99,9 @@ class Records:
     def add(self, values: list[Any], timestamps: list[int] | None, limit: int) -> None:
         """Count a batch, and keep its first records as long as fewer than ``limit`` are kept."""
         for place in range(min(len(values), limit - len(self.shown))):
-            text = abbreviated(values[place], _VALUE_CHARACTERS)
+            text = abbreviated(value := values[place], _VALUE_CHARACTERS)
+            if isinstance(value, Row) and value.get_row_kind() is not RowKind.INSERT:
+                text = f"{value.get_row_kind()} {text}"
             self.shown.append((text, None if timestamps is None else timestamps[place]))
         self.count += len(values)
 
