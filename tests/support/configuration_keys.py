@@ -25,6 +25,7 @@ _HEADINGS = {
     "checkpointing": "Checkpoints and savepoints",
     "restart": "Restarts after failures",
     "state": "State backend",
+    "tables": "Queries of tables",
     "cluster": "Workers",
     "memory": "Memory of a TaskManager",
     "rest": "REST API and Web UI",

@@ -54,6 +54,10 @@ MADE_AT_RUN_TIME = {
     "formats/_csv_values.py _field_pattern": "the same",
     "formats/_csv_values.py _unescaper": "the same",
     "formats/_csv_values.py refusing": "a set of characters",
+    "table/sql_expressions.py _interval": "one of the module's own patterns, by the unit",
+    "table/functions_text.py regex": "a regular expression of the program's SQL",
+    "table/functions_text.py _similar": "a pattern of the program's SQL",
+    "table/time_patterns.py _regex": "numbers of few digits, names, and texts of the program's SQL",
 }
 
 

@@ -164,7 +164,7 @@ def test_each_key_of_flink_has_an_effect_or_a_reason_why_it_has_none():
         ("metrics.reporter.prom.factory.class", "metrics are in the description of the job"),
         ("s3.access-key", "spark.hadoop.fs"),
         ("env.java.opts.all", "spark.executor.extraJavaOptions"),
-        ("table.exec.state.ttl", "there is no Table API"),
+        ("table.optimizer.agg-phase-strategy", "queries have no such setting here"),
         ("rest.flamegraph.cleanup-interval", "Spark takes the place of Flink's cluster"),
     ],
 )

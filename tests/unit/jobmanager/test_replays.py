@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common import Types, WatermarkStrategy
+from flinkish.common import Row, RowKind, Types, WatermarkStrategy
 from flinkish.core.functions import ProcessFunction
 from flinkish.core.source import DataFrameSource, SourceLimits
 from flinkish.datastream import StreamExecutionEnvironment
@@ -268,6 +268,15 @@ def test_records_beyond_the_limit_are_counted() -> None:
         "    'a'",
         "    ... and 1 more",
     ]
+
+
+def test_records_that_change_rows_say_how() -> None:
+    before, after = Row(n=1), Row(n=2)
+    before.set_row_kind(RowKind.UPDATE_BEFORE)
+    after.set_row_kind(RowKind.UPDATE_AFTER)
+    records = Records()
+    records.add([Row(n=0), before, after], None, 3)
+    assert records.lines("emitted")[1:] == ["    Row(n=0)", "    -U Row(n=1)", "    +U Row(n=2)"]
 
 
 def test_files_of_state_that_are_only_read_stay(tmp_path: Path) -> None:

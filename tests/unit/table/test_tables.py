@@ -110,7 +110,7 @@ def test_a_time_that_cannot_be_read_fails_the_job_or_is_none(
 ) -> None:
     line = f'{{"id": 1, "at": "{text}"}}'
     file_table(t_env, tmp_path / "in", TIMES, line, format="json")
-    with pytest.raises(MalformedRecordError, match="column 'at'"):
+    with pytest.raises(MalformedRecordError, match="field 'at'"):
         rows_of(t_env, "t")
     t_env.execute_sql("DROP TABLE t")
     file_table(t_env, tmp_path / "in", TIMES, format="json", json__ignore_parse_errors="true")
@@ -274,9 +274,9 @@ def test_the_columns_of_a_stream_are_written_in_their_order(
     ("type_info", "schema", "said"),
     [
         (Types.PICKLED_BYTE_ARRAY(), None, "no declared type"),
-        (Types.ROW_NAMED(["a"], [Types.STRING()]), None, "the columns are .*in their order .*word: String, n: Long"),
-        (Types.TUPLE([Types.STRING(), Types.STRING()]), None, "the columns are"),
-        (Types.TUPLE([Types.STRING(), Types.DOUBLE()]), None, "the columns are"),
+        (Types.ROW_NAMED(["a"], [Types.STRING()]), None, "Different number of columns.*word: STRING, n: BIGINT"),
+        (Types.TUPLE([Types.STRING(), Types.STRING()]), None, "Incompatible types for sink column 'n'"),
+        (Types.TUPLE([Types.STRING(), Types.DOUBLE()]), None, "Incompatible types for sink column 'n'"),
         (PAIR, Schema.new_builder().column("word", "STRING").column("x", "BIGINT").build(), "columns among"),
     ],
 )
@@ -366,15 +366,15 @@ def test_a_view_of_a_table_is_the_table(t_env: StreamTableEnvironment, tmp_path:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "the connector ''.*kafka, datagen, filesystem, jdbc, print, blackhole"),
-        ({"connector": "pulsar"}, "the connector 'pulsar'.*kafka, datagen"),
+        ({}, "it has no connector.*'kafka' or .*'print' or 'blackhole'"),
+        ({"connector": "pulsar"}, "there is no connector 'pulsar'.*kafka, upsert-kafka, datagen"),
         ({"connector": "datagen", "number-of-row": "1"}, "unsupported options: number-of-row.*number-of-rows"),
         ({"connector": "datagen", "fields.c.min": "1"}, "unsupported options: fields.c.min.*fields.a.min"),
         ({"connector": "datagen", "fields.a.kind": "any"}, "'fields.a.kind' is none of .*random or sequence"),
         ({"connector": "datagen", "fields.a.kind": "sequence"}, "'fields.a.start' is missing"),
         ({"connector": "datagen", "number-of-rows": "many"}, "'number-of-rows' cannot be read.*expected a number"),
-        ({"connector": "filesystem", "path": "/x"}, "the format ''.*'format' = 'json' or 'csv'"),
-        ({"connector": "filesystem", "path": "/x", "format": "orc"}, "the format 'orc'"),
+        ({"connector": "filesystem", "path": "/x"}, "the format is missing.*'format' = 'csv' or 'json' or 'parquet'"),
+        ({"connector": "filesystem", "path": "/x", "format": "orc"}, "there is no format 'orc'"),
         ({"connector": "filesystem", "format": "json"}, "'path' is missing"),
         ({"connector": "filesystem", "format": "json", "csv.null-literal": "x"}, "unsupported options: csv"),
         ({"connector": "filesystem", "format": "json", "path": "/x", "json.timestamp-format.standard": "x"},
@@ -388,7 +388,7 @@ def test_a_view_of_a_table_is_the_table(t_env: StreamTableEnvironment, tmp_path:
           "scan.startup.mode": "start"}, "'scan.startup.mode' is none of .*earliest-offset or latest-offset"),
         ({"connector": "kafka", "format": "json", "properties.bootstrap.servers": "localhost:1", "topic": "t",
           "properties.group.id": "g", "properties.auto.offset.reset": "first"}, "reset' is none .*or earliest or none"),
-        ({"connector": "print"}, "the table is read.*kafka, datagen, filesystem"),
+        ({"connector": "print"}, "the table is read.*kafka, upsert-kafka, filesystem"),
         ({"connector": "jdbc", "url": "sqlite:///x"}, "the table is read"),
     ],
 )  # fmt: skip
@@ -419,30 +419,19 @@ def test_names_of_tables_are_taken_once_and_looked_up(t_env: StreamTableEnvironm
     t_env.execute_sql("CREATE TABLE IF NOT EXISTS t (b INT) WITH ('connector' = 'print')")
     assert t_env.to_data_stream(t_env.from_path("t")).get_type() == Types.ROW_NAMED(["a"], [Types.INT()])
     t_env.create_temporary_view("v", t_env.from_path("t"))
-    sinks = "rows are inserted.*kafka, filesystem, jdbc, print, blackhole"
+    sinks = "the table is written.*kafka, .*filesystem, jdbc, delta, print, blackhole"
     rows = [
         (lambda: declare(t_env, "t", "a INT", connector="datagen"), ProgramError, "the table 't' exists"),
         (lambda: t_env.from_path("x"), ProgramError, "no table 'x'.*expected t"),
         (lambda: t_env.execute_sql("INSERT INTO x SELECT * FROM t"), ProgramError, "no table 'x'"),
         (lambda: t_env.execute_sql("INSERT INTO t SELECT * FROM t"), ConfigurationError, sinks),
-        (lambda: t_env.execute_sql("INSERT INTO v SELECT * FROM t"), ProgramError, "the target is a view"),
+        (lambda: t_env.execute_sql("INSERT INTO v SELECT * FROM t"), ProgramError, "'v' is a view"),
     ]
     hold(refuses, rows)
     t_env.execute_sql("DROP TABLE t")
     t_env.execute_sql("DROP TABLE IF EXISTS t")
     with pytest.raises(ProgramError, match="no table 't'"):
         t_env.execute_sql("DROP TABLE t")
-
-
-def test_calls_of_the_table_api_are_refused_in_words(t_env: StreamTableEnvironment) -> None:
-    declare(t_env, "t", "a INT", connector="datagen")
-    calls = [
-        lambda: t_env.from_path("t").group_by("a"),
-        lambda: t_env.from_path("t").select("a"),
-        lambda: t_env.create_temporary_function("f", None),
-        lambda: t_env.execute_sql("SELECT * FROM t"),
-    ]
-    hold(refuses, [(call, ProgramError, r"there is no Table API.*Spark SQL") for call in calls])
 
 
 def test_the_settings_of_a_table_environment_are_those_of_a_configuration_too() -> None:

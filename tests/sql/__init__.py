@@ -1,0 +1,1 @@
+"""Recorded answers of Flink SQL, and the script that records them."""
