@@ -41,7 +41,7 @@ class Driven:
 
     def feed(self, batch: ColumnBatch) -> None:
         """Give the rows to the subtasks of their keys."""
-        keys = keys_of_columns(batch.columns, self._factory.keys)
+        keys = keys_of_columns([batch.columns.column(name) for name in self._factory.keys], len(batch))
         for subtask, harness in enumerate(self.harnesses):
             rows = [at for at, key in enumerate(keys) if subtask_of_key(key, self.parallelism, 8) == subtask]
             if rows:

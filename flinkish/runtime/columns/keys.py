@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.common.typeinfo.arrow import arrow_array
-from flinkish.core.column_batch import python_values
+from flinkish.runtime.exchange.column_keys import keys_of_columns
 
 Ints = npt.NDArray[np.int64]
 Positions = npt.NDArray[np.int64]
@@ -56,7 +56,7 @@ def first_rows(ids: Ints, count: int) -> tuple[Positions, Ints]:
 
 
 def arrow_values(values: Sequence[Any], of: pa.DataType) -> pa.Array:
-    """The inverse of `python_values`."""
+    """The inverse of `flinkish.core.column_batch.python_values`."""
     if pa.types.is_timestamp(of) and of.tz is not None:
         return arrow_array(values, pa.timestamp("us", of.tz)).cast(of)
     return pa.array(values, of)
@@ -326,11 +326,8 @@ class KeyIds:
         ]
 
     def keys(self, ids: Ints) -> list[Any]:
-        """These keys in Python's form: the value of a single column, a tuple of those of several, () of none."""
-        values = [python_values(column) for column in self.columns(ids)]
-        if len(values) == 1:
-            return values[0]
-        return list(zip(*values, strict=True)) if values else [()] * len(ids)
+        """These keys in Python's form."""
+        return keys_of_columns(self.columns(ids), len(ids))
 
 
 class SomeKeys:

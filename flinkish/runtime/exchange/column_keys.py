@@ -92,12 +92,13 @@ def raw_key_hashes(columns: pa.RecordBatch, names: Sequence[str]) -> Hashes:
     return result
 
 
-def keys_of_columns(columns: pa.RecordBatch, names: Sequence[str]) -> list[Any]:
-    """The key of each row, as it stands in state."""
-    values = [python_values(columns.column(name)) for name in names]
+def keys_of_columns(columns: Sequence[pa.Array], rows: int) -> list[Any]:
+    """The key of each row, as it stands in state, of key columns with so many rows: the value of a single column, a
+    tuple of those of several, () of none."""
+    values = [python_values(column) for column in columns]
     if len(values) == 1:
         return values[0]
-    return list(zip(*values, strict=True)) if values else [()] * columns.num_rows
+    return list(zip(*values, strict=True)) if values else [()] * rows
 
 
 def column_hashes(column: pa.Array) -> Hashes:

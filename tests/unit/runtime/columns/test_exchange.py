@@ -171,15 +171,16 @@ KEYS = [*((name,) for name in SOME), ("distinct", "big"), ("repeated", "double",
 def test_the_hash_of_key_columns_is_that_of_the_key_of_a_row(names: tuple[str, ...]) -> None:
     batch = pa.record_batch(SOME)
     for rows in (batch, batch.slice(17, 2_000), batch.slice(0, 0)):
-        keys = keys_of_columns(rows, names)
+        keys = keys_of_columns([rows.column(name) for name in names], rows.num_rows)
         assert key_hashes(rows, names).tolist() == [stable_hash(key) for key in keys]
 
 
 def test_keys_are_the_values_of_rows() -> None:
     batch = pa.record_batch(SOME)
     rows = ColumnBatch(batch).rows()
-    assert keys_of_columns(batch, ("moment",)) == [row.moment for row in rows]
-    assert keys_of_columns(batch, ("moment", "date")) == [(row.moment, row.date) for row in rows]
+    moments, dates = batch.column("moment"), batch.column("date")
+    assert keys_of_columns([moments], len(rows)) == [row.moment for row in rows]
+    assert keys_of_columns([moments, dates], len(rows)) == [(row.moment, row.date) for row in rows]
     assert isinstance(rows[0], Row)
 
 
