@@ -43,6 +43,9 @@ NOT_BELOW = "not what Delta writes below the table"
 #: What is expected of any file.
 AS_WRITTEN = "the file as Delta wrote it"
 
+#: A path in the log, which is a URI: Delta fails with an untyped error at any other.
+_RELATIVE_URI = re.compile(r"(?:[\w.~!$&'()*+,;=@/-]|%[0-9A-Fa-f]{2})+")
+
 #: The features of tables that are upheld by a writer which only adds files to a table without constraints; tables of
 #: this version of writers list theirs.
 _FEATURES, _FEATURES_VERSION = {"appendOnly", "invariants", "deletionVectors"}, 7
@@ -254,11 +257,12 @@ class DeltaLog:
         """The path of a data file, given its path in the log: a URI that is relative to the table.
 
         Raises:
-            ValueError: it does not lie below the table.
+            ValueError: it is no such URI, or does not lie below the table.
         """
         relative = unquote(path)
         names = relative.split("/")
-        if ":" in path or "\0" in relative or any(name in ("", ".", "..") for name in names):
+        regular = _RELATIVE_URI.fullmatch(path) and "\0" not in relative
+        if not regular or any(name in ("", ".", "..") for name in names):
             raise ValueError(f"it names the file {path!r:.200}")
         found = posixpath.join(self.table, *names)
         check_below(self.table, found)

@@ -116,7 +116,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "common/options": (14, 1_774),
     "common/typeinfo": (9, 2_100),
     "storage": (6, 1_479),
-    "delta": (6, 1_132),
+    "delta": (6, 1_136),
     "core": (13, 2_987),
     "core/window": (8, 1_739),
     "metrics": (2, 17),

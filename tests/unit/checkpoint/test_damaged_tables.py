@@ -77,6 +77,18 @@ def test_a_removed_file_that_the_version_before_does_not_have_is_damage(log: Pat
     check_log(str(log.parent), None)
 
 
+@pytest.mark.parametrize(
+    "name", ["part-`1.parquet", "part 1.parquet", "part:1.parquet", "part-%4.parquet", "part?1", "p#1"]
+)
+def test_a_file_whose_name_is_no_uri_is_damage(log: Path, name: str) -> None:
+    """With a flipped bit in a name Delta fails with an exception that tells neither the table nor the file."""
+    action = {"add": {"path": name, "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}}
+    file(log, 2).write_text(json.dumps(action) + "\n")
+    check_log(str(log.parent), 1)
+    with pytest.raises(SavepointError, match=f"{file(log, 2)} is not what Delta writes"):
+        check_log(str(log.parent), None)
+
+
 def test_a_damaged_table_is_set_aside_and_that_is_said(log: Path, caplog: pytest.LogCaptureFixture) -> None:
     table = log.parent
     set_aside_if_damaged(str(table), 7, "shop", lambda: None)
