@@ -13,7 +13,7 @@ from typing import Any
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.checkpointed_function import OnError
 from flinkish.core.sink import Sink
-from flinkish.core.source import Source
+from flinkish.core.source import Source, SplitSource
 from flinkish.errors import DuplicateUidError, ProgramError
 from flinkish.runtime.exchange.gate import origin_name
 from flinkish.runtime.exchange.keys import default_max_parallelism
@@ -102,10 +102,10 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "operator"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StreamEdge:
-    """One stream between two operators. ``partitioner`` is None if the program chose none; see
-    `flinkish.graph.job_graph.partitioner_of`."""
+    """One stream between two operators, of which there may be two alike: a stream that is united with itself.
+    ``partitioner`` is None if the program chose none; see `flinkish.graph.job_graph.partitioner_of`."""
 
     source: StreamNode
     target: StreamNode
@@ -244,6 +244,10 @@ def declare_origins(vertices: tuple[VertexDescriptor, ...]) -> tuple[VertexDescr
 
     The origins of a source vertex are its splits: the source declares them, and all receivers wait for all of them. The
     origins of any other vertex are its subtasks: all of them, or on a pointwise edge those that send to the receiver.
+
+    A vertex has ended when all of its subtasks have said so, never because all that is known of it has ended. Those of
+    a source that reads its splits one after the other are its origins. If it is bounded, each of them comes or ends, so
+    all are waited for. A subtask of another source may have nothing to say for long: only the end waits for it.
     """
     return tuple(
         replace(vertex, inputs=tuple(_declared(vertex, described, vertices) for described in vertex.inputs))
@@ -256,7 +260,13 @@ def _declared(
 ) -> InputDescriptor:
     upstream = vertices[described.vertex]
     if upstream.source is not None:
-        return described
+        if not isinstance(upstream.source, SplitSource):
+            # Spark reads it, and it ends as a whole
+            return described
+        ends = tuple(map(upstream.end_of, range(upstream.parallelism)))
+        if upstream.one_stream and upstream.bounded:
+            return replace(described, declared_origins=ends)
+        return replace(described, awaited_origins=ends)
     edge = _edge_between(upstream, vertex.id, described.edge)
     if not edge.partitioner.pointwise:
         return replace(described, declared_origins=_origins(upstream, range(upstream.parallelism)))

@@ -10,8 +10,11 @@ there are, and then those that begin at or before the watermark of the input tha
 
 An input is (origin, part). Watermarks are remembered per origin from epoch to epoch: an origin that is silent in this
 epoch still holds the combined watermark back, unless it is idle. Origins that are expected but have never sent anything
-hold it back too, from the subtask's first epoch on: their idleness is measured from then. ``?`` as the last part of an
-origin stands for a vertex whose origins are unknown before they send, and ``*`` for a whole source at its end of input.
+hold it back too, from the subtask's first epoch on: their idleness is measured from then.
+
+``?`` as the last part of an origin stands for all that has not been heard of a vertex whose origins are unknown before
+they send. Once one of them is known it holds nothing back but the end, for which all awaited origins must have come:
+``*3`` is that of subtask 3 of a source whose origins are splits. ``*`` stands for a whole source at its end of input.
 
 An upstream vertex may have several edges to this one (a stream united with a filtered form of itself). Each edge has
 its own origins (``0~2/1`` is that of edge 2), since buffers and watermarks of different edges are independent.
@@ -51,7 +54,8 @@ from flinkish.runtime.exchange.keys import KeyedBatch
 from flinkish.runtime.exchange.partitioners import InputDescriptor
 from flinkish.runtime.exchange.valve import Group, WatermarkValve, WatermarkValves
 
-#: Stands for all splits of a source at its end of input.
+#: Stands for all splits of a source at its end of input; with the number of a subtask behind it, for those that it
+#: reads.
 WHOLE_SOURCE = "*"
 _UNKNOWN = "?"
 _EDGE = "~"
@@ -72,6 +76,11 @@ def origin_name(vertex: int, unit: str | int) -> str:
 def whole_source(vertex: int) -> str:
     """The origin that stands for all splits of a source vertex, known and unknown."""
     return origin_name(vertex, WHOLE_SOURCE)
+
+
+def end_of_subtask(vertex: int, subtask: int) -> str:
+    """The origin by whose end a subtask of a source says that it has ended, where origins are splits."""
+    return origin_name(vertex, f"{WHOLE_SOURCE}{subtask}")
 
 
 def vertex_of(origin: str) -> int:
@@ -225,7 +234,14 @@ class InputGate:
         yield from self._consume([self._inputs[name] for name in sorted(self._inputs) if not self.valve.idle_of(name)])
         self._read()
         for end in sorted(self._ends, key=lambda buffer: buffer.header):
-            yield from self._end_of_source(end)
+            self.valve.add((whole_source(vertex_of(end.header.origin)), 0))
+            yield from self._end_of_source(vertex_of(end.header.origin))
+        for descriptor in self._descriptors.values():
+            last = ((by_edge(origin, descriptor.edge), 0) for origin in descriptor.awaited_origins)
+            if descriptor.awaited_origins and all(
+                name in self.valve and self.valve.watermark_of(name) == MAX_WATERMARK_MS for name in last
+            ):
+                yield from self._end_of_source(descriptor.vertex)
 
     def _comes_last(self, entry: _Input) -> bool:
         descriptor = self._descriptors.get(_edge_of(entry.name[0]))
@@ -294,7 +310,7 @@ class InputGate:
 
     def _open_valve(self) -> None:
         present = {origin for origin, _ in self._inputs}
-        self._known = self._with_expected(present)
+        self._known, awaited = self._with_expected(present)
         for name, entry in self._inputs.items():
             before = self._known.get(name[0])
             descriptor = self._descriptors.get(_edge_of(name[0]))
@@ -303,35 +319,50 @@ class InputGate:
         for origin, progress in self._known.items():
             if origin not in present:
                 descriptor = self._descriptors.get(_edge_of(origin))
-                idle = self._is_idle(descriptor, progress)
-                self._add_to_valve((origin, 0), descriptor, progress.watermark_ms, idle)
+                idle = self._is_idle(descriptor, progress._replace(idle=progress.idle and origin not in awaited))
+                waits = origin in awaited and not idle
+                self._add_to_valve((origin, 0), descriptor, progress.watermark_ms, idle, awaited=waits)
 
-    def _with_expected(self, present: set[str]) -> dict[str, OriginProgress]:
+    def _with_expected(self, present: set[str]) -> tuple[dict[str, OriginProgress], set[str]]:
         """The progress of the known origins and of those that are expected but have never sent anything; the idleness
-        of the latter is measured from now on."""
-        unknown = [origin for origin in self._known if _unit_of(origin) == _UNKNOWN]
-        seen = {_edge_of(origin) for origin in present.union(self._known).difference(unknown)}
+        of the latter is measured from now on. And the origins that only the end waits for.
+
+        Rule: ``?`` is there from the first epoch on, until all awaited origins have come. A subtask whose header is of
+        a version that has dropped it earlier does not wait for them: some may have come before.
+        """
+        unknown = {origin for origin in self._known if _unit_of(origin) == _UNKNOWN}
+        before = set(map(_edge_of, self._known))
+        heard = {_edge_of(origin) for origin in present.union(self._known).difference(unknown)}
         ended = {vertex_of(origin) for origin in self._known if is_whole_source(origin)}
-        known = dict(self._known)
-        for origin in unknown:
-            if _edge_of(origin) in seen:
-                del known[origin]
+        known = {origin: progress for origin, progress in self._known.items() if origin not in unknown}
+        awaited = set()
         for edge, descriptor in self._descriptors.items():
             if descriptor.vertex in ended:
                 continue
             expected = [by_edge(origin, descriptor.edge) for origin in descriptor.expected_origins(self._subtask)]
-            if not expected and edge not in seen:
-                expected = [f"{edge}/{_UNKNOWN}"]
+            others, last = f"{edge}/{_UNKNOWN}", (by_edge(one, descriptor.edge) for one in descriptor.awaited_origins)
+            if not expected and edge not in heard:
+                expected = [others]
+            elif (edge not in before or others in unknown) and not all(one in present or one in known for one in last):
+                expected.append(others)
+                awaited.add(others)
             for origin in expected:
                 if origin not in present and origin not in known:
-                    known[origin] = OriginProgress(descriptor.input_index, last_active_ms=self._now_ms)
-        return known
+                    first = OriginProgress(descriptor.input_index, last_active_ms=self._now_ms)
+                    known[origin] = self._known.get(origin, first)
+        return known, awaited
 
     def _add_to_valve(
-        self, name: _Name, descriptor: InputDescriptor | None, watermark_ms: int, idle: bool, new: bool = False
+        self,
+        name: _Name,
+        descriptor: InputDescriptor | None,
+        watermark_ms: int,
+        idle: bool,
+        new: bool = False,
+        awaited: bool = False,
     ) -> None:
         always_aligned = descriptor is not None and descriptor.from_source
-        self.valve.add(name, watermark_ms, idle, new=new, always_aligned=always_aligned)
+        self.valve.add(name, watermark_ms, idle, new=new, always_aligned=always_aligned, awaited=awaited)
 
     def _is_silent(self, entry: _Input) -> bool:
         """Whether nothing in the buffers of an input, including those not read yet, shows that it is active."""
@@ -408,9 +439,8 @@ class InputGate:
                 else:
                     yield kind, values, timestamps, None
 
-    def _end_of_source(self, end: Buffer) -> Iterator[Step]:
-        vertex = vertex_of(end.header.origin)
-        self.valve.add((origin_name(vertex, WHOLE_SOURCE), 0))
+    def _end_of_source(self, vertex: int) -> Iterator[Step]:
+        """All splits of a source have ended, whatever they have said."""
         rose = False
         for name in self.valve.names():
             if vertex_of(name[0]) == vertex:

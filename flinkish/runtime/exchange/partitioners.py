@@ -390,6 +390,9 @@ class InputDescriptor:
     declared_origins: tuple[str, ...] = ()
     #: the same for each subtask of the receiver, if not every origin reaches every subtask
     declared_by_subtask: tuple[tuple[str, ...], ...] = ()
+    #: origins that come before the upstream vertex has ended, at the latest with their own end; until then they do not
+    #: hold the watermark back
+    awaited_origins: tuple[str, ...] = ()
     #: number of the edge, which tells apart several edges between the same two vertices
     edge: int = 0
     #: the upstream vertex is a source, whose origins are splits

@@ -36,6 +36,8 @@ class _Input:
     aligned: bool
     #: holds the combined watermark back even when it resumes behind it
     always_aligned: bool
+    #: counts in nothing but the end, which waits for it
+    awaited: bool
 
     @property
     def ended(self) -> bool:
@@ -62,8 +64,8 @@ class WatermarkValve:
         self._inputs: dict[Hashable, _Input] = {}
         #: whether inputs that have ended count, as those of ``connect`` do
         self._ended_count = ended_count
-        #: number of inputs that have not ended, and number of these that are not idle
-        self._going = self._active = 0
+        #: number of inputs that have not ended, of these that are not idle, and of these for which only the end waits
+        self._going = self._active = self._awaited = 0
         #: a heap of (watermark, number, input) with an entry for each input that holds back, and with outdated entries
         self._lowest_first: list[tuple[int, int, _Input]] = []
         self._pushed = 0
@@ -77,15 +79,18 @@ class WatermarkValve:
         *,
         new: bool = True,
         always_aligned: bool = False,
+        awaited: bool = False,
     ) -> None:
         """Add an input, or replace the one of that name. An input that is added late never makes the combined watermark
-        go back. ``new`` is False for an input that was known before: if it lags behind, it has been idle."""
+        go back. ``new`` is False for an input that was known before: if it lags behind, it has been idle. ``awaited``:
+        it counts in nothing but the end, which does not come before its own."""
+        idle = idle or awaited
         before = self._inputs.get(name)
         if before is not None:
             self._unindex(before)
             before.aligned = False
         aligned = always_aligned or not idle and (new or watermark_ms >= self.combined_ms)
-        entry = _Input(watermark_ms, idle, aligned, always_aligned)
+        entry = _Input(watermark_ms, idle, aligned, always_aligned, awaited)
         self._inputs[name] = entry
         self._index(entry)
 
@@ -93,12 +98,14 @@ class WatermarkValve:
         """Take an input out of the counts; called before it changes."""
         self._going -= not entry.ended
         self._active -= entry.active
+        self._awaited -= entry.awaited and not entry.ended
 
     def _index(self, entry: _Input) -> None:
         """Count an input and put it into the heap if it holds back; called after it has changed."""
         if entry.watermark_ms == MAX_WATERMARK_MS:
             return
         self._going += 1
+        self._awaited += entry.awaited
         if entry.idle:
             return
         self._active += 1
@@ -112,7 +119,7 @@ class WatermarkValve:
     @property
     def idle(self) -> bool:
         """Whether every input that counts is idle, and there is at least one."""
-        return self._going > 0 and self._active == 0 and not self._at_end
+        return self._going > self._awaited and self._active == 0 and not self._at_end
 
     @property
     def _at_end(self) -> bool:
@@ -268,6 +275,7 @@ class WatermarkValves:
         *,
         new: bool = True,
         always_aligned: bool = False,
+        awaited: bool = False,
     ) -> None:
         """Add an input to its group; what it changes there is passed on by `refresh`."""
         group = self._group_of[name] = self._find_group(name)
@@ -275,7 +283,8 @@ class WatermarkValves:
             if group[:length] not in self._valves:
                 known_ms = self._known_ms.get(group[:length], MIN_TIMESTAMP_MS)
                 self._valves[group[:length]] = WatermarkValve(known_ms)
-        self._valves[group].add(name, watermark_ms, idle, new=new, always_aligned=always_aligned)
+        valve = self._valves[group]
+        valve.add(name, watermark_ms, idle, new=new, always_aligned=always_aligned, awaited=awaited)
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._group_of

@@ -60,7 +60,8 @@ class RecordWriter:
 
     ``from_source`` says that the origins are splits, which any subtask of the source may read. All subtasks of the
     receiver then get the watermarks of all splits, even if the records go to one subtask only: otherwise a receiver
-    could not tell whether a split that it has never heard of will come, nor that the source has ended.
+    could not tell whether a split that it has never heard of will come, nor that the source has ended. With
+    ``in_event_time`` they hear of each active split, also before its first watermark: it holds theirs back.
 
     ``max_records`` and ``max_bytes`` bound the contents of the buffers of all subtasks together, in encoded form. The
     number of records that fit is estimated anew in each epoch, so an epoch that runs again is cut into the same
@@ -75,6 +76,7 @@ class RecordWriter:
         max_records: int,
         max_bytes: int,
         from_source: bool = False,
+        in_event_time: bool = False,
     ) -> None:
         self._edge = edge
         self._emit = emit
@@ -84,6 +86,7 @@ class RecordWriter:
         self._limit: int | None = None
         self._sender = sender
         self._spread = edge.partitioner.bind(sender)
+        self._in_event_time = in_event_time
         #: whether the records are batches of columns
         self._columns = False
         self._by_key = self._spread if isinstance(self._spread, KeyGroupSpread) else None
@@ -245,6 +248,7 @@ class RecordWriter:
         for origin, state in [*last, *self._origins.items()]:
             self._origin, self._state = origin, state
             told = self._edge.always_call or state.watermark_ms > MIN_TIMESTAMP_MS or state.idle is not None
+            told = told or state.active and self._in_event_time
             if told:
                 self._final_events(state)
             self._flush(at_barrier=told, last=True)

@@ -13,7 +13,8 @@ from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import Sink
-from flinkish.core.source import RecordDecoder, Source, SourceLimits
+from flinkish.core.source import RecordDecoder, Source, SourceLimits, SplitSource
+from flinkish.runtime.exchange.gate import end_of_subtask, origin_name
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.state.limits import DEFAULT_BYTES
@@ -57,6 +58,8 @@ class OperatorDescriptor:
     sink: int | None = None
     #: whether the user chose the uid
     uid_given: bool = False
+    #: what it does, in the words of its query or of ``set_description``; long ones without their middle
+    description: str = field(default="", compare=False, repr=False)
     #: the line of the program that has added the operator, as a traceback shows it
     added_at: str = field(default="", compare=False, repr=False)
     #: the warnings that were given of the operator in this process
@@ -96,6 +99,16 @@ class VertexDescriptor:
     def head(self) -> OperatorDescriptor:
         """The operator that receives the input."""
         return self.operators[0]
+
+    @property
+    def one_stream(self) -> bool:
+        """Whether each subtask is one origin: it is no source, or it reads its splits one after the other."""
+        source = self.source
+        return source is None or isinstance(source, SplitSource) and not source.side_by_side and source.stages == 1
+
+    def end_of(self, subtask: int) -> str:
+        """The origin by whose end a subtask says that it has ended."""
+        return origin_name(self.id, subtask) if self.one_stream else end_of_subtask(self.id, subtask)
 
     @property
     def stateful(self) -> bool:

@@ -333,7 +333,8 @@ class _Emitted(WatermarkOutput):
             raise TypeMismatchError(
                 f"a watermark generator emitted {timestamp!r}", expected="an int: milliseconds since the epoch"
             )
-        self.watermark_ms = max(self.watermark_ms, timestamp)
+        # MAX is the end of the input, which a generator does not know
+        self.watermark_ms = max(self.watermark_ms, min(timestamp, MAX_WATERMARK_MS - 1))
         self.idle = False
 
     def mark_idle(self) -> None:

@@ -104,7 +104,7 @@ class EpochPlanner:
 
         Raises:
             TypeMismatchError: these are no splits.
-            ProgramError: a split is known already, or was found twice.
+            ProgramError: a split is known already, or was found twice, or its id has another meaning.
         """
         check_made(found, Iterable, self._enumerator, "discover")
         splits, ids = list(found), set(self._ids)
@@ -114,6 +114,12 @@ class EpochPlanner:
                     f"discover() of {type(self._enumerator).__name__} gave {abbreviated(split)}",
                     where=type(self._source).__name__,
                     expected="instances of SourceSplit",
+                )
+            if not split.id or split.id[0] in "*?":
+                raise ProgramError(
+                    f"discover() of {type(self._enumerator).__name__} gave a split with the id {split.id!r}",
+                    where=type(self._source).__name__,
+                    expected="an id that is not empty and does not begin with * or ?",
                 )
             if split.id in ids:
                 raise ProgramError(
@@ -183,7 +189,7 @@ class EpochPlanner:
         )
         if self._together(start):
             open_splits, begun = self._assign_all(start)
-            after, assigned = self._read_side_by_side(open_splits), len(self._splits)
+            after, assigned = self._read_side_by_side(open_splits, start.next), len(self._splits)
         else:
             after, begun = self._read_one_after_the_other(start)
             assigned = start.next + len(begun)
@@ -226,9 +232,10 @@ class EpochPlanner:
             open_splits.append(OpenSplit(index, begun[-1], split.start))
         return open_splits, begun
 
-    def _read_side_by_side(self, open_splits: Sequence[OpenSplit]) -> list[OpenSplit]:
+    def _read_side_by_side(self, open_splits: Sequence[OpenSplit], first: int) -> list[OpenSplit]:
         """Read from each split in proportion to what it has, so that none runs ahead of the others; returns the splits
-        that are open afterwards."""
+        that are open afterwards. A split from number ``first`` on, which the receivers do not know, is told to them
+        also if the epoch has no room for it: its first records must not be late."""
         ends = [self._end_of(self._splits[one.number], one.position) for one in open_splits]
         costs = [self._cost(self._splits[one.number], one.position) for one in open_splits]
         whole = _Budget(self._limits.max_records, self._limits.max_bytes)
@@ -242,6 +249,7 @@ class EpochPlanner:
         records = sum(units * cost.records for units, cost in zip(available, costs))
         size = sum(units * cost.bytes for units, cost in zip(available, costs))
         share = min(1.0, _ratio(self._limits.max_records, records), _ratio(self._limits.max_bytes, size))
+        unknown = {one.number for one, amount in zip(open_splits, available) if amount and one.number >= first}
         units = [math.floor(amount * share) for amount in available]
         if share < 1.0:
             self._hand_out_rest(units, available, costs)
@@ -249,7 +257,7 @@ class EpochPlanner:
         for one, name, (end, last), amount, cost in zip(open_splits, names, ends, units, costs):
             if end is not None:
                 self.backlog += max(end - one.position - (0 if name in held else amount), 0) * cost.records
-            if name in held:
+            if name in held or not amount and one.number in unknown:
                 self._held.append((one.subtask, name))
                 after.append(one)
                 continue

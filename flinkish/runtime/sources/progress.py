@@ -50,7 +50,7 @@ class SourceProgress:
         complete: whether no other split will ever be found.
         stops: (number, position) of the splits whose end in this epoch is not the one in the list.
         held: (subtask, split) of the streams with records that this epoch does not read, so that they do not run ahead
-            of others; the split is "" if the subtask is the stream.
+            of others, or since it has no room for a new split; the split is "" if the subtask is the stream.
         state: the further state of the enumerator (`SplitEnumerator.snapshot_state`).
     """
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from flinkish.common.typeinfo.base import BatchConverter
-from flinkish.core.time import MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import failures_of_user_code
 from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
 from flinkish.runtime.exchange.keys import OwnKeys, ReceivedKeys
@@ -35,6 +35,7 @@ from flinkish.runtime.job.deployment import JobSettings, OperatorDescriptor, Ver
 from flinkish.runtime.job.operator import OperatorContext, OperatorFactory, OperatorListener, StreamOperator
 from flinkish.runtime.job.outputs import ChainOutput, HeardOutput, Interim, copied, heard
 from flinkish.runtime.job.report import LifecycleCall
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
@@ -153,13 +154,17 @@ class OperatorChain:
             if descriptor.parent >= 0:
                 output = self.outputs[descriptor.parent]
                 output.add_child(self.operators[index], descriptor.parent_tag, self._input_of(index))
+        from_source = self.vertex.source is not None
+        factories = [one.factory for one in self.vertex.operators]
+        in_event_time = from_source and any(
+            isinstance(one, TimestampsAndWatermarksFactory) and one.makes_watermarks for one in factories
+        )
         for output, descriptor in zip(self.outputs, self.vertex.operators):
             for edge in descriptor.edges:
                 where = f"operator '{descriptor.name}' (uid {descriptor.uid})"
                 sender = Sender(subtask, self.vertex.parallelism, edge.target_parallelism, where)
-                from_source = self.vertex.source is not None
                 limits = settings.buffer_max_records, settings.buffer_max_bytes
-                writer = RecordWriter(edge, sender, emit, *limits, from_source)
+                writer = RecordWriter(edge, sender, emit, *limits, from_source, in_event_time)
                 output.add_writer(writer, edge.tag)
                 self.writers.append(writer)
 
@@ -355,6 +360,12 @@ class OperatorChain:
         """Attribute all that is sent from now on to this origin."""
         for writer in self.writers:
             writer.begin_origin(origin, part)
+
+    def end_origin(self, origin: str) -> None:
+        """Send that this origin has ended."""
+        self.begin_origin(origin)
+        for writer in self.writers:
+            writer.emit_watermark(MAX_WATERMARK_MS)
 
     def split_ended(self) -> None:
         """In source tasks: the split has ended for good, and another one may continue the same stream."""

@@ -25,7 +25,7 @@ from flinkish.errors import TypeMismatchError, message_of
 from flinkish.runtime.exchange.gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.log import enter
-from flinkish.runtime.job.operator import OperatorListener, StreamOperator
+from flinkish.runtime.job.operator import OperatorListener, StreamOperator, Values
 from flinkish.runtime.job.report import FORMAT_VERSION, LifecycleCall, Row, TaskReport
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory, TimestampsAndWatermarksOperator
 from flinkish.runtime.sources.alignment import keeps_watermarks
@@ -197,7 +197,8 @@ class SourceTask(Task):
                 self.chain.process_batch(batch.values, batch.timestamps if self._with_timestamps else None)
                 self._in_work = None
             if batch.watermark_ms is not None:
-                self.chain.process_watermark(batch.watermark_ms)
+                # MAX is the end of the input
+                self.chain.process_watermark(min(batch.watermark_ms, MAX_WATERMARK_MS - 1))
             if batch.ended:
                 ended[batch.split] = None
                 if self._in_sequence:
@@ -262,7 +263,7 @@ class SourceTask(Task):
         With several subtasks, which of them reads a split depends on epochs."""
         return self._one_stream and self.vertex.parallelism == 1
 
-    def place_of(self, position: int | None, batches: Sequence[tuple[StreamOperator, list[Any]]]) -> str:
+    def place_of(self, position: int | None, batches: Sequence[tuple[StreamOperator, Values]]) -> str:
         """Where a record was read that has made an operator fail, for messages; the batch in work, if it is not known
         which of its records led to that one; "" if none is in work.
 
@@ -289,14 +290,18 @@ class SourceTask(Task):
 
     def _end(self, current: str | None) -> None:
         """End the subtask: advance event time to its end, and let the functions flush what they hold back."""
+        whole, end = current == WHOLE_SOURCE, self.vertex.end_of(self.subtask)
         if current is None or self._staged and not self._one_stream:
             # a subtask that has read nothing, in this epoch or ever, must send its end, too; so must the stream that
             # the subtask had in an earlier stage, when its splits had no watermarks of their own
-            self._begin_split(_NO_SPLIT, str(self.subtask), 0)
+            self.chain.begin_split(_NO_SPLIT, self._in_sequence)
+            self.chain.begin_origin(origin_name(self.vertex.id, self.subtask) if self._staged else end)
             current = None
-        if self._one_stream and current != WHOLE_SOURCE or current is None:
+        if self._one_stream and not whole or current is None:
             self.chain.process_watermark(MAX_WATERMARK_MS)
         self.chain.finish()
+        if not whole:
+            self.chain.end_origin(end)
 
     def close(self) -> None:
         """Close the reader and the functions. The task itself remains, to report its end in later epochs."""

@@ -11,7 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import Encoder, JobStatus, Row, Time, Types, WatermarkStrategy
+from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
+from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.connectors.spark import DeltaSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
@@ -19,6 +22,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, IncompatibleJobError, OperationError
 from flinkish.runtime.phases import Phase, set_hook
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+from tests.support.kafka_broker import KafkaBroker
 
 LINES = 60
 #: window start in s -> number of lines in it
@@ -110,6 +114,45 @@ def test_a_file_job_ends_with_the_end_of_its_input(spark: SparkSession, tmp_path
     assert dict(collected.rows["out"]) == WINDOWS
     assert len(collected.rows["out"]) == len(WINDOWS)
     assert len(epochs(tmp_path / "job")) >= LINES // 6
+
+
+def test_files_and_partitions_that_are_fewer_than_subtasks_are_read_to_their_ends(
+    spark: SparkSession, tmp_path: Path, kafka: KafkaBroker
+) -> None:
+    """Those that have nothing to read end in the first epoch, in which a receiver may get nothing from the others."""
+    (tmp_path / "in").mkdir()
+    for part, count in enumerate((3, 20)):
+        (tmp_path / "in" / f"{part}.txt").write_text("".join(f"file {part} {n}\n" for n in range(count)))
+    kafka.create_topic("fewer", partitions=2)
+    for partition, count in enumerate((1, 15)):
+        kafka.produce("fewer", [f"topic {partition} {n}" for n in range(count)], partition=partition)
+    topic = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics("fewer")
+    topic = topic.set_starting_offsets(KafkaOffsetsInitializer.earliest())
+    topic = topic.set_value_only_deserializer(SimpleStringSchema())
+    with collecting() as collected:
+        env = environment(
+            tmp_path / "job",
+            parallelism__default=3,
+            pipeline__max_parallelism=12,
+            flinkish__epoch__max_records_per_source=3,
+        )
+        files = env.add_source(FileSource.text(str(tmp_path / "in")), "files")
+        whole = env.from_source(
+            topic.set_bounded(KafkaOffsetsInitializer.latest()).build(), WatermarkStrategy.no_watermarks(), "bounded"
+        )
+        for name, stream in (("files", files), ("bounded", whole)):
+            stream.key_by(lambda line: line).map(lambda line: line).sink_to(collected.sink(name))
+        stopped = env.from_source(
+            topic.set_unbounded(KafkaOffsetsInitializer.latest()).build(),
+            WatermarkStrategy.for_monotonous_timestamps(),
+            "stopping",
+        )
+        by_part = stopped.map(lambda line: (line.rpartition(" ")[0], 1)).key_by(lambda pair: pair[0])
+        by_part.window(TumblingEventTimeWindows.of(Time.days(10_000))).sum(1).sink_to(collected.sink("windows"))
+        env.execute("fewer")
+    for name, count in (("files", 3 + 20), ("bounded", 1 + 15)):
+        assert len(collected.rows[name]) == len(set(collected.rows[name])) == count
+    assert sorted(collected.rows["windows"]) == [("topic 0", 1), ("topic 1", 15)]
 
 
 def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_path: Path, files: Path) -> None:

@@ -97,7 +97,8 @@ def test_a_silent_split_that_holds_the_watermark_back_is_reported_and_warned_of(
         assert caplog.records[0].getMessage() == (
             "job 'a job': the watermark is held back since nothing has come from split '1' of 'Source: numbers' (uid "
             "numbers) for 30 s, while others go on: windows and event-time timers wait for it; if it may be silent, "
-            "give the source a WatermarkStrategy with .with_idleness(Duration.of_seconds(...))"
+            "give the source a WatermarkStrategy with .with_idleness(Duration.of_seconds(...)), or a query "
+            "'table.exec.source.idle-timeout'"
         )
 
 

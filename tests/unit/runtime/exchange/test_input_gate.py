@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.buffer import Buffer, OriginProgress
-from flinkish.runtime.exchange.gate import by_edge, vertex_of, whole_source
+from flinkish.runtime.exchange.gate import by_edge, end_of_subtask, vertex_of, whole_source
 from flinkish.runtime.exchange.partitioners import InputDescriptor
 from tests.support.profiles import examples
 from tests.unit.runtime.exchange.senders import buffer, gate, story
@@ -224,6 +224,50 @@ def test_the_end_of_a_source_is_the_end_of_all_its_splits_known_or_not() -> None
     assert story(other) == []
     later = gate(described, InputDescriptor(1, 0), known=other.progress(), buffers=[buffer("1/0", 0, 50)])
     assert story(later) == [("wm", 50)]
+
+
+ENDS = tuple(end_of_subtask(0, subtask) for subtask in range(2))
+
+
+@pytest.mark.parametrize(
+    ("known", "idle_timeout_ms", "declared", "steps"),
+    [
+        # subtask, what its origins send: the end comes with the last end, though all that is known has ended before
+        ({}, None, (), [("a", []), (ENDS[0], []), ("b", []), (ENDS[1], [MAX])]),
+        ({}, None, ("0/a", "0/b"), [("a", []), (ENDS[0], []), ("b", []), (ENDS[1], [MAX])]),
+        ({}, None, (), [(ENDS[0], []), ("b", []), (ENDS[1], [MAX])]),
+        ({"0/?": OriginProgress(0)}, None, (), [(ENDS[0], []), (ENDS[1], [MAX])]),
+        # those that have been idle for so long hold back the end only
+        ({}, 10, (), [("a", []), (ENDS[0], [("idle", True)]), (ENDS[1], [("idle", False), MAX])]),
+        # of a version that has not told ends: all that is known has ended
+        ({"0/b": OriginProgress(0, MAX_WATERMARK_MS)}, None, (), [("a", [MAX])]),
+    ],
+)
+def test_the_end_waits_for_all_awaited_origins(
+    known: dict[str, OriginProgress], idle_timeout_ms: int | None, declared: tuple[str, ...], steps: list[Any]
+) -> None:
+    described = InputDescriptor(0, 0, idle_timeout_ms, declared, awaited_origins=ENDS)
+    watermark_ms, idle = MIN_TIMESTAMP_MS, False
+    for epoch, (origin, expected) in enumerate(steps):
+        sent = buffer(origin if "/" in origin else f"0/{origin}", 0, MAX_WATERMARK_MS)
+        one = gate(described, known=known, watermark_ms=watermark_ms, idle=idle, now_ms=10 * epoch, buffers=[sent])
+        assert story(one) == expected, origin
+        known, watermark_ms, idle = one.progress(), one.valve.combined_ms, one.idle
+
+
+def test_what_is_awaited_holds_no_watermark_back_once_something_is_known() -> None:
+    described = InputDescriptor(0, 0, awaited_origins=ENDS), InputDescriptor(1, 0)
+    first = gate(*described, buffers=[buffer("1/a", 0, 7)])
+    assert story(first) == []
+    second = gate(
+        *described, known=first.progress(), groups_ms=first.group_watermarks_ms, buffers=[buffer("0/a", 0, 4)]
+    )
+    assert story(second) == [("wm", 4)]
+    groups_ms = second.group_watermarks_ms
+    third = gate(
+        *described, known=second.progress(), watermark_ms=4, groups_ms=groups_ms, buffers=[buffer("0/a", 0, 9)]
+    )
+    assert story(third) == [("wm", 7)]
 
 
 def test_two_edges_between_two_vertices_are_two_inputs() -> None:
