@@ -22,6 +22,7 @@ import pyarrow as pa
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.core.column_batch import python_values
 from flinkish.runtime.columns.keys import ROOM, Ints, arrow_values, first_rows, grown
+from flinkish.runtime.stored.column_pickles import Column
 
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_UP)
 #: The first sum that DECIMAL(38, scale) cannot hold, without its point.
@@ -147,9 +148,9 @@ class Accumulator(ABC):
     def result(self, slots: Ints) -> pa.Array:
         """The results of these slots."""
 
-    def stored(self, slots: Ints) -> list[list[Any]]:
+    def stored(self, slots: Ints) -> list[Column]:
         """The values of each field for these slots."""
-        return [python_values(self.result(slots))]
+        return [self.result(slots)]
 
     @abstractmethod
     def load(self, slots: Ints, stored: list[list[Any]]) -> None:
@@ -210,11 +211,8 @@ class Sum(Accumulator):
     def result(self, slots: Ints) -> pa.Array:
         return to_column(self.totals(slots), self.arrays["n"][slots] == 0, self.of)
 
-    def stored(self, slots: Ints) -> list[list[Any]]:
-        return [
-            python_values(self.result(slots)),
-            *([self.arrays["n"][slots].tolist()] if len(self.fields) > 1 else []),
-        ]
+    def stored(self, slots: Ints) -> list[Column]:
+        return [self.result(slots), *([pa.array(self.arrays["n"][slots])] if len(self.fields) > 1 else [])]
 
     def load(self, slots: Ints, stored: list[list[Any]]) -> None:
         self.arrays["total"][slots], there = _loaded(stored[0], self.of)
@@ -255,9 +253,9 @@ class DecimalSum(Accumulator):
     def result(self, slots: Ints) -> pa.Array:
         return decimals(self.totals(slots), pa.decimal128(38, self.scale))
 
-    def stored(self, slots: Ints) -> list[list[Any]]:
+    def stored(self, slots: Ints) -> list[Column]:
         scaled = [None if n is None else EXACT.scaleb(Decimal(n), -self.scale) for n in self.totals(slots).tolist()]
-        return [scaled, *([self.arrays["n"][slots].tolist()] if len(self.fields) > 1 else [])]
+        return [scaled, *([pa.array(self.arrays["n"][slots])] if len(self.fields) > 1 else [])]
 
     def load(self, slots: Ints, stored: list[list[Any]]) -> None:
         totals = np.empty(len(slots), object)
@@ -332,8 +330,8 @@ class Average(Accumulator):
         quotient += (quotient < 0) & (quotient * counts != totals)
         return to_column(quotient.astype(_dtype(self.of)), missing, self.of)
 
-    def stored(self, slots: Ints) -> list[list[Any]]:
-        return [python_values(self.result(slots)), *self.sum.stored(slots)]
+    def stored(self, slots: Ints) -> list[Column]:
+        return [self.result(slots), *self.sum.stored(slots)]
 
     def load(self, slots: Ints, stored: list[list[Any]]) -> None:
         self.sum.load(slots, stored[1:])

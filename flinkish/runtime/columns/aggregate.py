@@ -7,7 +7,7 @@ them. In BATCH mode there are only final rows, at the end of the input (`windows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +18,18 @@ import pyarrow.compute as pc
 
 from flinkish.core.column_batch import ColumnBatch
 from flinkish.runtime.columns.calls import Accumulators
+from flinkish.runtime.columns.column_table import FILED, STORED, UNFILED, ColumnOperator, ColumnTable, KeptRows, picked
 from flinkish.runtime.columns.described import AggregateCall
-from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, first_rows, grown
-from flinkish.runtime.columns.stored_rows import StoredRows
+from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, columns_of_keys, first_rows, grown
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.state.files.rows import NO_TIME
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
+from flinkish.runtime.stored.column_pickles import Column
 
+#: Once one part in so many of the rows in files was looked for, all are read: that costs less than further look-ups.
+_LOOKED_UP_PART = 8
 #: RowKind's numbers.
 _INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = range(4)
-#: About how many bytes a row takes that is not written yet.
-ROW_BYTES = 400
 
 
 @dataclass
@@ -71,7 +73,7 @@ def signs_of(batch: ColumnBatch) -> Ints | None:
     return signs if (signs < 0).any() else None
 
 
-class AggregateOperator(StreamOperator):
+class AggregateOperator(ColumnOperator):
     """Keeps the aggregates of the keys in arrays; the id of a key is its slot."""
 
     def __init__(self, factory: AggregateFactory) -> None:
@@ -83,22 +85,60 @@ class AggregateOperator(StreamOperator):
     def _begin(self) -> None:
         """Begin with no keys."""
         factory = self._factory
-        self._ids = KeyIds([factory.schema.field(name).type for name in factory.keys])
+        self.types = [factory.schema.field(name).type for name in factory.keys]
+        self._ids = KeyIds(self.types)
         self._held = Accumulators(factory.calls, factory.schema, factory.retracting)
-        #: whether the state of a key was read; whether there is a row of it; whether that has changed since it was
-        #: written; whether it was used since the last release
-        self._known, self._live, self._dirty, self._used = (np.zeros(ROOM, bool) for _ in range(4))
+        self._rows = KeptRows(VOID_NAMESPACE, self._ids, self._held)
+        #: whether the state of a key was read; whether there is a row of it; whether it was used since the last release
+        self._known, self._live, self._used = (np.zeros(ROOM, bool) for _ in range(3))
         #: when its row was written
         self._times = np.zeros(ROOM if self._ttl_ms else 0, np.int64)
-        self._unwritten = 0
+        self._share()
+
+    def _share(self) -> None:
+        self._rows.live, self._rows.times = self._live, self._times if self._ttl_ms else None
 
     def initialize_state(self) -> None:
-        self._rows = StoredRows(self.context, self._held.fields, self, self._ttl_ms)
-        #: whether there may be stored rows of keys that are not known
-        self._cold = True
+        self.table = ColumnTable(self, self.context, self._held, self._ttl_ms)
+        #: whether there may be stored rows of keys that are not known, and how many were looked for
+        self._cold, self._looked_up = True, 0
 
-    def open(self) -> None:
-        self._cold = self._rows.any
+    def bring(self) -> None:
+        inline, removed = self.table.take_over()
+        self._cold = self.table.in_files
+        for keys, rows, times in inline.values():
+            columns = columns_of_keys(keys, self.types)
+            slots = self._ids.of(columns, len(keys))
+            self._grow()
+            self._load(slots, self.table.columns_of(rows), times, self.table.inline_marks)
+        for keys in removed.values():
+            slots = self._ids.of_keys(keys)
+            self._grow()
+            self._known[slots] = True
+            self._rows.marks[slots] = UNFILED | FILED
+
+    def _load(self, slots: Ints, values: Sequence[Column], times: Sequence[int | None], marks: int) -> None:
+        """Load rows into slots. ``times``: when they were written, NO_TIME or None: that is not known."""
+        self._held.load(slots, values)
+        self._live[slots] = self._known[slots] = True
+        self._rows.marks[slots] = marks
+        if self._ttl_ms:
+            now_ms = self.context.epoch.processing_time_ms
+            self._times[slots] = [now_ms if time in (None, NO_TIME) else time for time in times]
+
+    def _load_all(self) -> None:
+        """Load the rows of all keys that are not known."""
+        self._cold = False
+        filed = self.table.scan()
+        slots = self._ids.of(filed.keys, len(filed.namespaces)) if filed.namespaces else np.zeros(0, np.int64)
+        self._grow()
+        at = np.flatnonzero(~self._known[slots])
+        values = [picked(column, at) for column in filed.values]
+        self._load(slots[at], values, filed.times[at].tolist(), STORED | FILED)
+
+    @property
+    def kept(self) -> Iterable[KeptRows]:
+        return (self._rows,)
 
     # ------------------------------------------------------------------------------------------------ rows
 
@@ -106,7 +146,7 @@ class AggregateOperator(StreamOperator):
         batch: ColumnBatch = values
         if not len(batch):
             return
-        self._rows.backend.make_room(len(batch))
+        self.table.backend.make_room(len(batch))
         columns, signs = batch.columns, signs_of(batch)
         keys = [columns.column(name) for name in self._columns]
         slots = self._ids.of(keys, len(batch))
@@ -128,27 +168,30 @@ class AggregateOperator(StreamOperator):
 
     def _enter(self, touched: Ints) -> None:
         """Read the state of keys that are not known, and let expired state go."""
-        count = self._ids.count
-        self._held.grow(count)
-        self._known, self._live, self._dirty, self._used = (
-            grown(array, count) for array in (self._known, self._live, self._dirty, self._used)
-        )
-        if self._ttl_ms:
-            self._times = grown(self._times, count)
+        self._grow()
         if self._cold:
             unknown = touched[~self._known[touched]]
-            if len(unknown):
-                there, times = self._rows.load(self._held, unknown, {VOID_NAMESPACE: self._ids.keys(unknown)})
-                self._live[unknown[there]] = True
-                if self._ttl_ms:
-                    now_ms = self.context.epoch.processing_time_ms
-                    self._times[unknown[there]] = [now_ms if time is None else time for time in times]
+            self._looked_up += len(unknown)
+            if self._looked_up * _LOOKED_UP_PART > self.table.rows_in_files and self.table.may_be_whole:
+                self._load_all()
+            elif len(unknown):
+                places, values, times = self.table.find(self._ids.columns(unknown), len(unknown))
+                self._load(unknown[places], values, times.tolist(), STORED | FILED)
         self._known[touched] = True
         self._used[touched] = True
         if self._ttl_ms:
             expired = touched[self._expired(touched)]
             self._held.clear(expired)
             self._live[expired] = False
+
+    def _grow(self) -> None:
+        self._rows.grow()
+        self._known, self._live, self._used = (
+            grown(array, self._ids.count) for array in (self._known, self._live, self._used)
+        )
+        if self._ttl_ms:
+            self._times = grown(self._times, self._ids.count)
+        self._share()
 
     def _expired(self, slots: Ints) -> npt.NDArray[np.bool_]:
         expired: npt.NDArray[np.bool_] = self._live[slots] & (
@@ -174,8 +217,7 @@ class AggregateOperator(StreamOperator):
         if not self._factory.calls and not self._factory.retracting and not self._ttl_ms:
             # the row of a key never changes
             touched = touched[~before]
-        self._unwritten += len(touched) - int(self._dirty[touched].sum())
-        self._dirty[touched] = True
+        self._rows.change(touched)
         if self._ttl_ms:
             self._times[touched] = self.context.epoch.processing_time_ms
 
@@ -219,65 +261,44 @@ class AggregateOperator(StreamOperator):
     # ------------------------------------------------------------------------------------------------ state
 
     def snapshot_state(self) -> None:
-        self.write_back()
         count = self._ids.count
-        if count > ROOM:
-            kept = self._live[:count]
-            if self._ttl_ms:
-                kept = kept & ~self._expired(np.arange(count))
-            if 2 * int(kept.sum()) < count:
-                self._keep(np.flatnonzero(kept))
-
-    def write_back(self) -> None:
-        """Write the rows that have changed."""
-        if not self._unwritten:
-            return
-        dirty = np.flatnonzero(self._dirty[: self._ids.count])
-        there, gone = dirty[self._live[dirty]], dirty[~self._live[dirty]]
-        if len(there):
-            keys, columns = self._ids.keys(there), self._held.stored(there)
-            self._rows.put(VOID_NAMESPACE, keys, columns, self._times[there].tolist() if self._ttl_ms else [])
-        if len(gone):
-            self._rows.remove(VOID_NAMESPACE, self._ids.keys(gone))
-        self._dirty[dirty] = False
-        self._unwritten = 0
-
-    @property
-    def unwritten_bytes(self) -> int:
-        """About how many bytes the rows take that are not written."""
-        return self._unwritten * ROW_BYTES
+        live = self._live[:count]
+        if self._ttl_ms:
+            expired = np.flatnonzero(self._expired(np.arange(count)))
+            if not self.table.in_files:
+                # from files, compaction removes them
+                self._held.clear(expired)
+                self._live[expired] = False
+                self._rows.change(expired)
+            live = live.copy()
+            live[expired] = False
+        kept = np.flatnonzero(live | (self._rows.marks[:count] & self.table.pinned != 0))
+        if count > ROOM and 2 * len(kept) < count:
+            self._keep(kept)
 
     @property
     def cached_bytes(self) -> int:
-        """About how many bytes the arrays take."""
-        return self._ids.nbytes + self._held.nbytes + 4 * len(self._known) + self._times.nbytes
+        return self._rows.nbytes + 3 * len(self._known) + self._times.nbytes
 
     def release(self) -> None:
-        """Drop the keys that were not used since the last call, and have not changed since they were written."""
-        kept = self._used[: self._ids.count] | self._dirty[: self._ids.count]
+        kept = self._used[: self._ids.count] | (self._rows.marks[: self._ids.count] & self.table.pinned != 0)
         self._used[:] = False
         if not kept.all():
-            self._cold = True
+            self._cold, self._looked_up = True, 0
             self._keep(np.flatnonzero(kept))
 
     def _keep(self, slots: Ints) -> None:
         """Forget all keys but these."""
-        ids, held, times = self._ids, self._held, self._times
-        flags, live = (self._known, self._live, self._dirty, self._used), self._live[slots]
-        unwritten = self._unwritten
+        before, arrays = self._rows, (self._known, self._live, self._used, self._times)
+        live = self._live[slots]
         self._begin()
-        self._unwritten = unwritten
-        fresh = self._ids.of(ids.columns(slots), len(slots))
-        self._held.grow(len(fresh))
-        self._held.merge(fresh[live], held, slots[live])
-        self._known, self._live, self._dirty, self._used = (
-            grown(np.concatenate([flag[slots], np.zeros(1, bool)]), ROOM) for flag in flags
-        )
-        if self._ttl_ms:
-            self._times = grown(times[slots], ROOM)
-
-    def dispose(self) -> None:
-        self._rows.leave()
+        fresh = self._ids.of(before.keys(slots), len(slots))
+        self._grow()
+        self._held.merge(fresh[live], before.held, slots[live])
+        self._rows.marks[fresh] = before.marks[slots]
+        for array, old in zip((self._known, self._live, self._used, self._times), arrays, strict=True):
+            if len(old):
+                array[fresh] = old[slots]
 
 
 def _taken(columns: pa.RecordBatch, rows: Ints) -> pa.RecordBatch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +11,9 @@ import pyarrow.compute as pc
 
 from flinkish.runtime.columns.accumulators import Accumulator, Average, Count, DecimalSum, Picked, Sum
 from flinkish.runtime.columns.described import AggregateCall
-from flinkish.runtime.columns.kept_values import Distinct, Listed, Texts, Variance
 from flinkish.runtime.columns.keys import ROOM, Ints
+from flinkish.runtime.columns.object_accumulators import Distinct, Listed, Texts, Variance
+from flinkish.runtime.stored.column_pickles import Column, python_column
 
 
 def accumulator_of(call: AggregateCall, argument: pa.DataType | None, retracting: bool) -> Accumulator:
@@ -102,13 +102,13 @@ class Accumulators:
             else:
                 part.merge(slots, of_other, others)
 
-    def stored(self, slots: Ints) -> list[list[Any]]:
+    def stored(self, slots: Ints) -> list[Column]:
         """The values of each field for these slots."""
         return [values for part in self._all for values in part.stored(slots)]
 
-    def load(self, slots: Ints, stored: list[list[Any]]) -> None:
+    def load(self, slots: Ints, columns: Sequence[Column]) -> None:
         """The inverse of `stored`, for empty slots."""
-        begin = 0
+        begin, stored = 0, [python_column(column) for column in columns]
         for part in self._all:
             part.load(slots, stored[begin : begin + len(part.fields)])
             begin += len(part.fields)

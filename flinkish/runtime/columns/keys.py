@@ -62,6 +62,12 @@ def arrow_values(values: Sequence[Any], of: pa.DataType) -> pa.Array:
     return pa.array(values, of)
 
 
+def columns_of_keys(keys: Sequence[Any], types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """The inverse of `flinkish.runtime.exchange.column_keys.keys_of_columns`, for keys of these types."""
+    parts = [keys] if len(types) == 1 else [[key[place] for key in keys] for place in range(len(types))]
+    return [arrow_values(part, of) for part, of in zip(parts, types, strict=True)]
+
+
 class NumberTable:
     """Maps rows of 64-bit numbers to ids, in an open-addressing table.
 
@@ -311,8 +317,7 @@ class KeyIds:
 
     def of_keys(self, keys: Sequence[Any]) -> Ints:
         """The ids of keys in Python's form (`keys`)."""
-        parts = [keys] if len(self.types) == 1 else [[key[place] for key in keys] for place in range(len(self.types))]
-        return self.of([arrow_values(part, of) for part, of in zip(parts, self.types, strict=True)], len(keys))
+        return self.of(columns_of_keys(keys, self.types), len(keys))
 
     def columns(self, ids: Ints) -> list[pa.Array]:
         """The columns of these keys."""

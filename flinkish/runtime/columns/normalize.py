@@ -44,7 +44,7 @@ class NormalizeOperator(AggregateOperator):
         batch: ColumnBatch = last_changes(values, self._columns)
         if not len(batch):
             return
-        self._rows.backend.make_room(len(batch))
+        self.table.backend.make_room(len(batch))
         keys = [batch.columns.column(name) for name in self._columns]
         slots = self._ids.of(keys, len(batch))
         self._enter(slots)

@@ -8,7 +8,7 @@ the order of the keys is that of their hashes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -16,32 +16,54 @@ import numpy as np
 import pyarrow as pa
 
 from flinkish.core.column_batch import ColumnBatch
-from flinkish.core.time import MAX_WATERMARK_MS, TimeDomain
-from flinkish.runtime.columns.aggregate import ROW_BYTES
+from flinkish.core.time import TimeDomain
+from flinkish.runtime.columns.calls import Accumulators
+from flinkish.runtime.columns.column_table import CHANGED, FILED, STORED, UNFILED, KeptRows, picked
 from flinkish.runtime.columns.described import AggregateCall, WindowAssigner
-from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds
+from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, columns_of_keys
 from flinkish.runtime.columns.window_times import WindowTimes
-from flinkish.runtime.columns.windows import KeptOperator
-from flinkish.runtime.exchange.column_keys import raw_key_hashes
-from flinkish.runtime.operators.window.contents import TIMERS
+from flinkish.runtime.columns.windows import WindowedOperator
+from flinkish.runtime.exchange.column_keys import keys_of_columns, raw_key_hashes
+from flinkish.runtime.stored.column_pickles import Column
 
 #: About how many bytes an open session takes besides its accumulators.
 _SESSION_BYTES = 300
 
 
 class Session:
-    """An open session of a key. ``key``: the id of the key; ``stored``: the namespace of its row and timer; ``into``:
-    the session that it was merged into."""
+    """An open session of a key. ``key``: the id of the key; ``into``: the session that it was merged into."""
 
-    __slots__ = ("end", "into", "key", "slot", "start", "stored")
+    __slots__ = ("end", "into", "key", "slot", "start")
 
     def __init__(self, key: int, start: int, end: int, slot: int) -> None:
         self.key, self.start, self.end, self.slot = key, start, end, slot
-        self.stored: tuple[int, int] | None = None
         self.into: Session | None = None
 
 
-class SessionOperator(KeptOperator):
+class Sessions(KeptRows):
+    """The aggregates of sessions, each of which has a slot of its own, and its bounds as the namespace."""
+
+    def __init__(self, ids: KeyIds, held: Accumulators) -> None:
+        super().__init__(None, ids, held)
+        self.sessions: list[Session] = []
+
+    @property
+    def count(self) -> int:
+        return len(self.sessions)
+
+    def namespaces(self, slots: Ints) -> list[Any]:
+        return [(one.start, one.end) for one in map(self.sessions.__getitem__, slots.tolist())]
+
+    def keys(self, slots: Ints) -> list[pa.Array]:
+        return self.ids.columns(np.array([self.sessions[slot].key for slot in slots.tolist()], np.int64))
+
+    def place(self, session: Session) -> None:
+        """Give a session its slot."""
+        self.sessions[session.slot : session.slot + 1] = [session]
+        self.grow()
+
+
+class SessionOperator(WindowedOperator):
     """Session windows."""
 
     def __init__(
@@ -50,30 +72,43 @@ class SessionOperator(KeptOperator):
         super().__init__(keys, calls, schema)
         self._times, self._gap, self._by_event = WindowTimes(window), window.size_ms, window.time is not None
         self.domain = TimeDomain.EVENT_TIME if self._by_event else TimeDomain.PROCESSING_TIME
-        self._began = False
-        self._ids, self._held = KeyIds(self.types), self.accumulators()
+        self._rows = Sessions(KeyIds(self.types), self.accumulators())
         self._sessions: dict[int, list[Session]] = {}
         #: (time at which it fires, end, number, session); entries of sessions that have another end are stale
         self._due: list[tuple[int, int, int, Session]] = []
-        self._numbered = self._slots = 0
+        self._numbered = 0
         self._free: list[int] = []
-        #: sessions that have changed since they were written, and what is stored of those that are no more
-        self._dirty: dict[Session, None] = {}
-        self._gone: list[tuple[tuple[int, int], int]] = []
+        #: the time of the timer that was registered last
+        self._woken_ms: int | None = None
 
-    def begin_epoch(self) -> None:
-        if self._began:
-            return
-        self._began = True
-        if self.rows.any:
-            stored: dict[Any, list[Any]] = self.bring_timers(MAX_WATERMARK_MS)
-            keys = [key for of_namespace in stored.values() for key in of_namespace]
-            ids = iter(self._ids.of_keys(keys).tolist())
-            opened = [self._begun(next(ids), *space) for space, of_space in stored.items() for _ in of_space]
-            self.rows.load(self._held, np.array([one.slot for one in opened], np.int64), stored)
-            for session in opened:
-                session.stored = (session.start, session.end)
-            self._dirty.clear()
+    @property
+    def kept(self) -> Iterable[KeptRows]:
+        return (self._rows,)
+
+    def bring(self) -> None:
+        inline, removed = self.table.take_over()
+        newer = {(namespace, key) for namespace, (keys, *_) in inline.items() for key in keys}
+        for namespace, keys in removed.items():
+            newer.update((namespace, key) for key in keys)
+            columns = columns_of_keys(keys, self.types)
+            self.table.drop([namespace], columns, np.full(len(keys), STORED | FILED, np.uint8))
+        filed = self.table.scan()
+        groups = zip(filed.namespaces, keys_of_columns(filed.keys, len(filed.namespaces)))
+        at = np.array([place for place, group in enumerate(groups) if group not in newer], np.int64)
+        if len(at):
+            keys, values = ([picked(column, at) for column in columns] for columns in (filed.keys, filed.values))
+            self._put([filed.namespaces[place] for place in at.tolist()], keys, values, STORED | FILED)
+        for namespace, (keys, rows, _) in inline.items():
+            columns = self.table.columns_of(rows)
+            self._put([namespace] * len(rows), columns_of_keys(keys, self.types), columns, self.table.inline_marks)
+
+    def _put(self, namespaces: list[Any], keys: list[pa.Array], values: Sequence[Column], marks: int) -> None:
+        """Begin with sessions that were stored."""
+        ids = self._rows.ids.of(keys, len(namespaces)).tolist()
+        of_sessions = zip(ids, namespaces, strict=True)
+        slots = np.array([self._begun(key, *namespace).slot for key, namespace in of_sessions], np.int64)
+        self._rows.held.load(slots, values)
+        self._rows.marks[slots] = marks
 
     # ------------------------------------------------------------------------------------------------ rows
 
@@ -84,7 +119,7 @@ class SessionOperator(KeptOperator):
         self.backend.make_room(len(batch))
         columns = batch.columns
         times = self._times.local_ms(columns, self.context.epoch.processing_time_ms, self.where)
-        ids = self._ids.of([columns.column(name) for name in self.keys], len(batch))
+        ids = self._rows.ids.of([columns.column(name) for name in self.keys], len(batch))
         order, begins = self._stretches(ids, times)
         slots = np.empty(len(batch), np.int64)
         ends = np.append(begins[1:], len(order))
@@ -104,7 +139,7 @@ class SessionOperator(KeptOperator):
         if len(taken) < len(slots):
             self.late.inc(len(slots) - len(taken))
             columns, slots = columns.take(pa.array(taken)), slots[taken]
-        self._held.add(slots, columns, None)
+        self._rows.held.add(slots, columns, None)
 
     def _stretches(self, ids: Ints, times: Ints) -> tuple[Ints, Ints]:
         """The rows by key and time, and where in them a stretch begins. Rows that are late on their own depend on what
@@ -115,7 +150,7 @@ class SessionOperator(KeptOperator):
             late_ms = self._times.latest_ms(self.context.epoch.watermark_ms) - self._gap + 1
             late = times <= late_ms
             if late.any():
-                of_keys = np.zeros(self._ids.count, bool)
+                of_keys = np.zeros(self._rows.ids.count, bool)
                 of_keys[ids[late]] = True
                 alone = of_keys[ids]
                 order = np.concatenate([np.flatnonzero(alone), order[~alone[order]]])
@@ -134,15 +169,17 @@ class SessionOperator(KeptOperator):
             return self._begun(key, start, end)
         first, before = joined[0], (joined[0].start, joined[0].end)
         for other in joined[1:]:
-            self._held.merge(np.array([first.slot]), self._held, np.array([other.slot]))
+            self._rows.held.merge(np.array([first.slot]), self._rows.held, np.array([other.slot]))
+            self._leave(np.array([other.slot]))
             self._end(other)
-            self._held.clear(np.array([other.slot]))
+            self._rows.held.clear(np.array([other.slot]))
             other.into = first
-        first.start = min(start, *(one.start for one in joined))
-        first.end = max(end, *(one.end for one in joined))
-        if (first.start, first.end) != before:
+        after = min(start, *(one.start for one in joined)), max(end, *(one.end for one in joined))
+        if after != before:
+            self._leave(np.array([first.slot]))
+            first.start, first.end = after
             self._push(first)
-        self._dirty[first] = None
+        self._rows.marks[first.slot] |= UNFILED | CHANGED
         return first
 
     @staticmethod
@@ -155,12 +192,12 @@ class SessionOperator(KeptOperator):
         if self._free:
             slot = self._free.pop()
         else:
-            slot, self._slots = self._slots, self._slots + 1
-            self._held.grow(self._slots)
+            slot = self._rows.count
         made = Session(key, start, end, slot)
+        self._rows.place(made)
         self._sessions.setdefault(key, []).append(made)
         self._push(made)
-        self._dirty[made] = None
+        self._rows.marks[slot] |= UNFILED | CHANGED
         return made
 
     def _push(self, session: Session) -> None:
@@ -173,10 +210,14 @@ class SessionOperator(KeptOperator):
         of_key.remove(session)
         if not of_key:
             del self._sessions[session.key]
-        self._dirty.pop(session, None)
-        if session.stored is not None:
-            self._gone.append((session.stored, session.key))
         self._free.append(session.slot)
+
+    def _leave(self, slots: Ints) -> None:
+        """The rows of these sessions are no more: they have ended, or have other bounds."""
+        stored = slots[self._rows.marks[slots] & (STORED | FILED) != 0]
+        if len(stored):
+            self.table.drop(self._rows.namespaces(stored), self._rows.keys(stored), self._rows.marks[stored])
+        self._rows.marks[slots] = 0
 
     # ------------------------------------------------------------------------------------------------ time
 
@@ -195,51 +236,40 @@ class SessionOperator(KeptOperator):
             _, end, _, session = heappop(self._due)
             if session.end == end and session in self._sessions.get(session.key, ()):
                 fired[session] = None
+        self.end_timers(upto_ms)
         if not fired:
             return
         found = list(fired)
         ids, starts, ends, slots = (
             np.array([getattr(one, name) for one in found], np.int64) for name in ("key", "start", "end", "slot")
         )
-        keys = self._ids.columns(ids)
+        keys = self._rows.ids.columns(ids)
         hashes = raw_key_hashes(pa.RecordBatch.from_arrays(keys, self.keys), self.keys) if keys else ids
         order = np.lexsort((hashes, starts, ends))
         bounds = (starts[order], ends[order], ends[order] - 1)
-        self.emit([key.take(pa.array(order)) for key in keys], self._held.results(slots[order]), bounds)
+        self.emit([key.take(pa.array(order)) for key in keys], self._rows.held.results(slots[order]), bounds)
+        self._leave(slots)
         for session in found:
             self._end(session)
-        self._held.clear(slots)
+        self._rows.held.clear(slots)
 
     # ------------------------------------------------------------------------------------------------ state
 
-    def write_back(self) -> None:
-        queue, changed = self.backend.timers(TIMERS), list(self._dirty)
-        moved = [one for one in changed if one.stored not in (None, (one.start, one.end))]
-        gone = [*self._gone, *((one.stored, one.key) for one in moved if one.stored is not None)]
-        keys = self._ids.keys(np.array([key for _, key in gone], np.int64))
-        spaces: dict[Any, list[Any]] = {}
-        for (namespace, _), key in zip(gone, keys, strict=True):
-            spaces.setdefault(namespace, []).append(key)
-        self.backend.fetch_all(spaces)
-        for (namespace, _), key in zip(gone, keys, strict=True):
-            queue.delete(self.domain, self._times.timer_ms(namespace[1] - 1), key, namespace)
-            self.rows.remove(namespace, [key])
-        keys = self._ids.keys(np.array([one.key for one in changed], np.int64))
-        places = [(one.start, one.end) for one in changed]
-        self.rows.put_each(places, keys, self._held.stored(np.array([one.slot for one in changed], np.int64)))
-        for session, key, namespace in zip(changed, keys, places, strict=True):
-            if session.stored != namespace:
-                session.stored = namespace
-                queue.register(self.domain, self._times.timer_ms(session.end - 1), key, namespace)
-        self._dirty, self._gone = {}, []
-        if self._ids.count > 4 * len(self._sessions) + ROOM:
+    def snapshot_state(self) -> None:
+        if self._rows.ids.count > 4 * len(self._sessions) + ROOM:
             self._forget_keys()
+        while self._due and self._due[0][3] not in self._sessions.get(self._due[0][3].key, ()):
+            heappop(self._due)
+        if self._due and self._due[0][0] != self._woken_ms:
+            self._woken_ms, _, _, session = self._due[0]
+            key = self._rows.ids.keys(np.array([session.key]))[0]
+            self.wake(self._woken_ms, key, (session.start, session.end))
 
     def _forget_keys(self) -> None:
         """Keep the keys of open sessions only, and no stale entry of the heap."""
         kept = np.array(list(self._sessions), np.int64)
-        columns, self._ids = self._ids.columns(kept), KeyIds(self.types)
-        fresh = self._ids.of(columns, len(kept)).tolist()
+        columns, self._rows.ids = self._rows.ids.columns(kept), KeyIds(self.types)
+        fresh = self._rows.ids.of(columns, len(kept)).tolist()
         self._sessions = dict(zip(fresh, self._sessions.values(), strict=True))
         for key, of_key in self._sessions.items():
             for session in of_key:
@@ -252,12 +282,8 @@ class SessionOperator(KeptOperator):
         self._numbered = len(self._due)
 
     @property
-    def unwritten_bytes(self) -> int:
-        return ROW_BYTES * len(self._dirty)
-
-    @property
     def cached_bytes(self) -> int:
-        return self._ids.nbytes + self._held.nbytes + _SESSION_BYTES * len(self._due)
+        return self._rows.nbytes + _SESSION_BYTES * len(self._due)
 
     def release(self) -> None:
         """Open sessions stay in memory."""

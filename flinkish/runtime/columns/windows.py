@@ -4,14 +4,13 @@ Rows are added to *slices*, stretches of time in which no window begins or ends:
 hopping or cumulating one is merged from several when it fires. Windows fire in the order of their ends, and the keys of
 one in the order in which they first came. Rows all of whose windows have fired are dropped, and counted.
 
-The state of a slice is, by key, in the namespace (start, end) in local time, with a timer for its last window. Slices
-are in memory as long as there is room; keys of one that is not are found by its timers.
+The state of a slice is, by key, in the namespace (start, end) in local time. It has one timer, for its last window, by
+which the task knows that it waits for that time. Slices are in memory as long as there is room.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +22,13 @@ from flinkish.core.column_batch import ColumnBatch
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.runtime.columns.aggregate import names_of, signs_of
 from flinkish.runtime.columns.calls import Accumulators
+from flinkish.runtime.columns.column_table import FILED, STORED, ColumnOperator, ColumnTable, KeptRows
 from flinkish.runtime.columns.described import AggregateCall, WindowAssigner
-from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, SomeKeys, grown
-from flinkish.runtime.columns.stored_rows import StoredRows
+from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, SomeKeys, columns_of_keys
 from flinkish.runtime.columns.window_times import Slices, WindowTimes
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.window.contents import TIMERS
+from flinkish.runtime.stored.column_pickles import Column
 
 #: A batch is split into its slices by a look at each one if there are at most so many.
 _FEW_SLICES = 16
@@ -61,55 +61,36 @@ class WindowFactory(OperatorFactoryBase):
         return SliceOperator(self.keys, self.calls, self.schema, self.window)
 
 
-class Slice:
-    """The aggregates of the keys of a slice. The id of a key is its slot."""
+class Slice(KeptRows):
+    """The aggregates of the keys of a slice, which are in memory or in files, all of them."""
 
     def __init__(
-        self, namespace: Any, pending: list[tuple[int, tuple[int, int]]], last_ms: int, complete: bool
+        self,
+        namespace: Any,
+        pending: list[tuple[int, tuple[int, int]]],
+        last_ms: int,
+        keys: KeyIds,
+        held: Accumulators,
+        loaded: bool,
     ) -> None:
-        self.namespace = namespace
+        self.some_keys = SomeKeys(keys)
+        super().__init__(namespace, self.some_keys, held, in_order=True)
         #: its windows that have not fired, and when they do, the next one last
         self.pending = pending
-        #: the time of its timers: when its last window fires
+        #: when its last window fires
         self.last_ms = last_ms
-        #: whether all of its keys are in memory
-        self.complete = complete
-        #: whether it was used since the last release
-        self.used = True
-        self.unwritten = 0
-        #: keys that come first when it fires, in their order, if that is not the order of the ids
-        self.first: Ints | None = None
-
-    def begin(self, keys: KeyIds, held: Accumulators) -> None:
-        """Begin with no keys in memory."""
-        self.ids, self.held = SomeKeys(keys), held
-        #: whether a key has changed since it was written; whether it has a timer
-        self.dirty, self.timed = np.zeros(ROOM, bool), np.zeros(ROOM, bool)
-
-    def grow(self) -> None:
-        """Make room for all keys."""
-        self.held.grow(self.ids.count)
-        self.dirty, self.timed = grown(self.dirty, self.ids.count), grown(self.timed, self.ids.count)
-
-    def order(self) -> Ints:
-        """The slots in the order in which the keys first came."""
-        slots = np.arange(self.ids.count)
-        if self.first is None:
-            return slots
-        others = np.ones(self.ids.count, bool)
-        others[self.first] = False
-        return np.concatenate([self.first, slots[others]])
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes of memory it takes."""
-        return self.ids.nbytes + self.held.nbytes + 2 * len(self.dirty)
+        self.loaded = loaded
+        #: whether it has its timer
+        self.timed = not loaded
+        #: the number of the batch that used it last
+        self.used = 0
 
 
-class KeptOperator(StreamOperator):
-    """The base of the operators that keep slices, or sessions, in memory: columns in, rows of state out."""
+class WindowedOperator(ColumnOperator):
+    """The base of the operators with windows."""
 
     domain = TimeDomain.EVENT_TIME
+    bounded = True
 
     def __init__(
         self, keys: Sequence[str], calls: Sequence[AggregateCall], schema: pa.Schema, retracting: bool = False
@@ -125,8 +106,8 @@ class KeptOperator(StreamOperator):
         return Accumulators(self.calls, self._schema, self._retracting)
 
     def initialize_state(self) -> None:
-        self.rows = StoredRows(self.context, self.accumulators().fields, self)
-        self.backend = self.rows.backend
+        self.table = ColumnTable(self, self.context, self.accumulators())
+        self.backend = self.table.backend
         self.late = self.context.exact_counter("numLateRecordsDropped")
 
     @property
@@ -134,17 +115,15 @@ class KeptOperator(StreamOperator):
         """Names the operator in errors."""
         return f"operator '{self.context.name}' (uid {self.context.uid})"
 
-    def bring_timers(self, upto_ms: int) -> dict[Hashable, list[Any]]:
-        """The keys of the timers up to a time, by namespace, in the order of their registration. All of these timers
-        are in memory then."""
-        queue = self.backend.timers(TIMERS)
-        timers = queue.domain(self.domain)
-        while queue.may_be_due(self.domain, upto_ms) and timers.next_in_files is not None:
-            if timers.next_in_files > upto_ms:
-                break
-            queue.bring(self.domain, upto_ms)
-        timers.end_firing()
-        return timers.due_keys(upto_ms, 1 << 62)[0]
+    def wake(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """Register a timer, by which the task knows when windows fire."""
+        self.backend.timers(TIMERS).register(self.domain, time_ms, key, namespace)
+
+    def end_timers(self, upto_ms: int) -> None:
+        """Remove the timers up to a time."""
+        if self.backend.may_be_due(self.domain, upto_ms):
+            for _ in self.backend.timers(TIMERS).pop_due(self.domain, upto_ms):
+                pass
 
     def emit(self, keys: list[pa.Array], results: list[pa.Array], windows: Sequence[Any]) -> None:
         """Emit results. ``windows``: the columns of their windows."""
@@ -153,32 +132,8 @@ class KeptOperator(StreamOperator):
         for part in ColumnBatch(columns).parts():
             self.output.collect(part, None)
 
-    def snapshot_state(self) -> None:
-        self.write_back()
 
-    @abstractmethod
-    def write_back(self) -> None:
-        """Write the rows that have changed."""
-
-    @property
-    @abstractmethod
-    def unwritten_bytes(self) -> int:
-        """About how many bytes the rows take that are not written."""
-
-    @property
-    @abstractmethod
-    def cached_bytes(self) -> int:
-        """About how many bytes of memory what is kept takes."""
-
-    @abstractmethod
-    def release(self) -> None:
-        """Drop what was not used since the last call, and has not changed since it was written."""
-
-    def dispose(self) -> None:
-        self.rows.leave()
-
-
-class SliceOperator(KeptOperator):
+class SliceOperator(WindowedOperator):
     """Tumbling, hopping and cumulating windows."""
 
     def __init__(
@@ -188,30 +143,41 @@ class SliceOperator(KeptOperator):
         self._times, self._slices = WindowTimes(window), Slices(window)
         self._by_event = window.time is not None
         self.domain = TimeDomain.EVENT_TIME if self._by_event else TimeDomain.PROCESSING_TIME
-        #: namespace -> slice
-        self.open_slices: dict[Any, Slice] = {}
         #: the time up to which all windows have fired, and that of the next window that fires
         self._fired_ms, self._next_ms = MIN_TIMESTAMP_MS, MAX_WATERMARK_MS
-        #: whether there may be slices that lie in state only
-        self._cold = True
-        self._began = False
-        #: the slices of which there were rows in state when the operator began
-        self._stored = dict[Any, None]()
-        self._all_keys = KeyIds(self.types)
+        self._begin()
 
-    def begin_epoch(self) -> None:
-        if self._began:
-            return
-        self._began = True
+    def _begin(self) -> None:
+        #: namespace -> slice
+        self.open_slices: dict[Any, Slice] = {}
+        self._all_keys = KeyIds(self.types)
+        #: the number of the batch
+        self._turn = 0
+
+    @property
+    def kept(self) -> Iterable[KeptRows]:
+        return self.open_slices.values()
+
+    def bring(self) -> None:
+        """Begin with the slices that were stored: those that lie in no file, and as many others as have room."""
         if self._by_event:
             self._fired_ms = self.context.epoch.watermark_ms
-        self._cold = self.rows.any
-        if self._cold:
-            self._stored = dict.fromkeys(self.bring_timers(MAX_WATERMARK_MS))
-            if not self._slices.single:
-                # the windows of a slice fire before its timer does
-                for namespace in self._stored:
-                    self._slice(namespace)
+        inline, removed = self.table.take_over()
+        for namespace, keys in removed.items():
+            columns = columns_of_keys(keys, self.types)
+            self.table.drop([namespace], columns, np.full(len(keys), STORED | FILED, np.uint8))
+        filed = dict(self.table.scan().parts()) if self.table.may_be_whole else {}
+        found = filed or self.table.namespaces_in_files()
+        in_files = [namespace for namespace in found if namespace not in removed]
+        for namespace in dict.fromkeys([*in_files, *inline]):
+            self.open_slice(namespace, namespace not in in_files)
+        for namespace in in_files if filed else ():
+            self._put(self.open_slices[namespace], filed[namespace].keys, filed[namespace].values, STORED | FILED)
+            self.open_slices[namespace].loaded = True
+        self._load([one for one in in_files if one in inline and not filed])
+        for namespace, (keys, rows, _) in inline.items():
+            columns = columns_of_keys(keys, self.types)
+            self._put(self.open_slices[namespace], columns, self.table.columns_of(rows), self.table.inline_marks)
 
     def save(self) -> Any:
         return None if self._by_event or self._fired_ms == MIN_TIMESTAMP_MS else self._fired_ms
@@ -227,6 +193,7 @@ class SliceOperator(KeptOperator):
         if not len(batch):
             return
         self.backend.make_room(len(batch))
+        self._turn += 1
         local = self._times.local_ms(batch.columns, self.context.epoch.processing_time_ms, self.where)
         for start, columns in self._split(batch.columns, local):
             found = self._open(start)
@@ -265,50 +232,52 @@ class SliceOperator(KeptOperator):
             return _NO_WINDOW
         if self._by_event and self._times.timer_ms(windows[-1][1] - 1) <= self.context.epoch.watermark_ms:
             return None
-        return self._slice(namespace)
+        return self.open_slice(namespace)
 
-    def _slice(self, namespace: Any) -> Slice:
+    def open_slice(self, namespace: Any, loaded: bool = True) -> Slice:
+        """A slice that is not open yet."""
         timed = [(self._times.timer_ms(one[1] - 1), one) for one in reversed(self._slices.windows(namespace[0]))]
         # of a tumbling window whose state is there the timer has not fired
         pending = [one for one in timed if one[0] > self._fired_ms or self._slices.single]
         self._next_ms = min(self._next_ms, pending[-1][0])
-        return self.begin_slice(namespace, pending, timed[0][0])
+        return self._made(namespace, pending, timed[0][0], loaded)
 
-    def begin_slice(self, namespace: Any, pending: list[tuple[int, tuple[int, int]]], last_ms: int) -> Slice:
-        """A slice that is not in memory yet."""
-        made = self.open_slices[namespace] = Slice(
-            namespace, pending, last_ms, not self._cold or (namespace is not None and namespace not in self._stored)
-        )
-        made.begin(self._all_keys, self.accumulators())
+    def _made(self, namespace: Any, pending: list[tuple[int, tuple[int, int]]], last_ms: int, loaded: bool) -> Slice:
+        made = Slice(namespace, pending, last_ms, self._all_keys, self.accumulators(), loaded)
+        self.open_slices[namespace] = made
         return made
 
     def add(self, found: Slice, columns: pa.RecordBatch, signs: Ints | None) -> None:
         """Add rows to a slice."""
-        before = found.ids.count
+        self.use([found])
+        before = found.count
         slots = found.ids.of([columns.column(name) for name in self.keys], columns.num_rows)
-        found.used = True
-        if found.ids.count > before:
+        if found.count > before:
             found.grow()
-            if not found.complete:
-                self._load(found, np.arange(before, found.ids.count))
         found.held.add(slots, columns, signs)
-        found.dirty[slots] = True
-        found.unwritten = min(found.unwritten + len(slots), found.ids.count)
+        found.change(slots)
 
-    def _load(self, found: Slice, slots: Ints) -> None:
-        there, _ = self.rows.load(found.held, slots, {found.namespace: found.ids.keys(slots)})
-        found.timed[slots[there]] = True
+    def use(self, slices: list[Slice]) -> None:
+        """Bring slices to memory."""
+        for found in slices:
+            found.used = self._turn
+        if missing := [found.namespace for found in slices if not found.loaded]:
+            self._load(missing)
 
-    def complete(self, found: Slice) -> None:
-        """Bring all keys of a slice into memory."""
-        if found.complete:
-            return
-        keys = self.bring_timers(found.last_ms).get(found.namespace, [])
-        before = found.ids.count
-        found.first = found.ids.of_keys(keys)
+    def _load(self, namespaces: Iterable[Any]) -> None:
+        wanted = set(namespaces)
+        for namespace, rows in self.table.scan(wanted).parts() if wanted else ():
+            self._put(self.open_slices[namespace], rows.keys, rows.values, STORED | FILED)
+        for namespace in wanted:
+            self.open_slices[namespace].loaded = True
+
+    def _put(self, found: Slice, keys: list[pa.Array], values: list[Column], marks: int) -> None:
+        slots = found.ids.of(keys, 1)
         found.grow()
-        self._load(found, np.arange(before, found.ids.count))
-        found.complete = True
+        # the form in files may be an earlier one
+        found.held.clear(slots)
+        found.held.load(slots, values)
+        found.marks[slots] = marks
 
     # ------------------------------------------------------------------------------------------------ time
 
@@ -323,10 +292,6 @@ class SliceOperator(KeptOperator):
 
     def fire(self, upto_ms: int) -> None:
         """Fire the windows that are due."""
-        if self._cold and self._slices.single and self.backend.may_be_due(self.domain, upto_ms):
-            for namespace in self.bring_timers(upto_ms):
-                if namespace not in self.open_slices:
-                    self._slice(namespace)
         if upto_ms >= self._next_ms:
             due = set()
             for found in self.open_slices.values():
@@ -344,19 +309,18 @@ class SliceOperator(KeptOperator):
         found = [
             one for start in self._slices.of_window(window) if (one := self.open_slices.get((start, start + width)))
         ]
-        for one in found:
-            self.complete(one)
-        held, ids, order = found[0].held, found[0].ids, found[0].order()
+        self.use(found)
+        held, ids = found[0].held, found[0].some_keys
         if len(found) > 1:
             held, ids, parts = self.accumulators(), SomeKeys(ids.all), []
             for one in found:
-                order = one.order()
-                parts.append((ids.of_others(one.ids, order), one.held, order))
+                order = np.arange(one.count)
+                parts.append((ids.of_others(one.some_keys, order), one.held, order))
             held.grow(ids.count)
             # texts and sums of floats are as in Flink, which merges hopping windows from their end
             for part in reversed(parts) if self._slices.backwards else parts:
                 held.merge(*part, earlier=self._slices.backwards)
-            order = np.arange(ids.count)
+        order = np.arange(ids.count)
         if len(order):
             bounds = [np.full(len(order), at) for at in (*window, window[1] - 1)]
             self.emit(ids.columns(order), held.results(order), bounds)
@@ -365,30 +329,20 @@ class SliceOperator(KeptOperator):
         """Forget the slices whose last window has fired."""
         for found in [one for one in self.open_slices.values() if one.last_ms <= upto_ms]:
             del self.open_slices[found.namespace]
+            slots = found.marked(STORED | FILED)
+            self.table.drop([found.namespace], found.keys(slots), found.marks[slots])
             if self._all_keys.count > _SLICES_OF_KEYS * max(ROOM, found.ids.count):
                 # most of the keys do not come any more: slices from here on get a table of their own
                 self._all_keys = KeyIds(self.types)
-        if self.backend.may_be_due(self.domain, upto_ms):
-            for _, namespace, keys in list(self.backend.timers(TIMERS).pop_due_runs(self.domain, upto_ms)):
-                self.rows.remove(namespace, keys)
+        self.end_timers(upto_ms)
 
     # ------------------------------------------------------------------------------------------------ state
 
-    def write_back(self) -> None:
+    def snapshot_state(self) -> None:
         for found in self.open_slices.values():
-            if not found.unwritten:
-                continue
-            dirty = np.flatnonzero(found.dirty[: found.ids.count])
-            keys = found.ids.keys(dirty)
-            self.rows.put(found.namespace, keys, found.held.stored(dirty), [])
-            untimed = [key for key, timed in zip(keys, found.timed[dirty].tolist()) if not timed]
-            self.backend.timers(TIMERS).register_all(self.domain, found.last_ms, untimed, found.namespace)
-            found.timed[dirty], found.dirty[dirty], found.unwritten = True, False, 0
-
-    @property
-    def unwritten_bytes(self) -> int:
-        # not what rows of them would take: most slices have fired before the barrier, and are never written
-        return sum(found.nbytes for found in self.open_slices.values() if found.unwritten)
+            if not found.timed and found.count:
+                self.wake(found.last_ms, found.ids.keys(np.zeros(1, np.int64))[0], found.namespace)
+                found.timed = True
 
     @property
     def cached_bytes(self) -> int:
@@ -396,33 +350,35 @@ class SliceOperator(KeptOperator):
 
     def release(self) -> None:
         self._all_keys = KeyIds(self.types)
-        for namespace, found in list(self.open_slices.items()):
-            if not found.used and not found.unwritten and found.ids.count:
-                self.open_slices[namespace] = empty = Slice(namespace, found.pending, found.last_ms, False)
-                empty.begin(self._all_keys, self.accumulators())
-            found.used = False
+        for found in list(self.open_slices.values()):
+            # what the last batch has used is needed by the next one
+            if found.count and found.used < self._turn and not len(found.marked(self.table.pinned)):
+                self._made(found.namespace, found.pending, found.last_ms, False).timed = found.timed
 
 
 #: Stands for the slice of a time that no window holds.
-_NO_WINDOW = Slice(None, [], 0, True)
+_NO_WINDOW = Slice(None, [], 0, KeyIds([]), Accumulators((), pa.schema([]), False), True)
 
 
 class FinalAggregateOperator(SliceOperator):
     """GROUP BY without a window in BATCH mode: one slice, which ends with the input."""
 
+    bounded = False
+
     def __init__(
         self, keys: Sequence[str], calls: Sequence[AggregateCall], schema: pa.Schema, retracting: bool
     ) -> None:
-        KeptOperator.__init__(self, keys, calls, schema, retracting)
-        self.open_slices = {}
-        self._all_keys = KeyIds(self.types)
+        WindowedOperator.__init__(self, keys, calls, schema, retracting)
+        self._by_event = False
+        self._begin()
 
-    def open(self) -> None:
-        self._cold = self.rows.any
-        self.begin_slice(None, [], MAX_WATERMARK_MS)
+    def bring(self) -> None:
+        super().bring()
+        if not self.open_slices:
+            self.open_slice(None)
 
-    def begin_epoch(self) -> None:
-        """There is nothing to begin."""
+    def open_slice(self, namespace: Any, loaded: bool = True) -> Slice:
+        return self._made(namespace, [], MAX_WATERMARK_MS, loaded)
 
     def save(self) -> Any:
         return None
@@ -431,19 +387,20 @@ class FinalAggregateOperator(SliceOperator):
         batch: ColumnBatch = values
         if len(batch):
             self.backend.make_room(len(batch))
+            self._turn += 1
             self.add(self.open_slices[None], batch.columns, signs_of(batch))
 
     def process_watermark(self, watermark_ms: int) -> None:
         if watermark_ms == MAX_WATERMARK_MS:
             found = self.open_slices[None]
-            self.complete(found)
+            self.use([found])
             if not self.keys and not found.ids.count and self.context.parallelism == 1:
                 # the results over no rows
                 found.ids.of([], 1)
                 found.grow()
                 order = np.arange(1)
             else:
-                order = found.order()
+                order = np.arange(found.count)
                 order = order[found.held.exist(order)]
             self.emit(found.ids.columns(order), found.held.results(order), ())
             self._drop(watermark_ms)

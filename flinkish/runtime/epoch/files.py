@@ -123,7 +123,8 @@ class EpochFiles:
             CorruptStateError: the file is missing, or its content is not what was written; the error names it.
         """
         if buffer.header.kind is not BufferKind.COMMITTABLES_IN_FILE:
-            return buffer.payload
+            payload: bytes = buffer.payload
+            return payload
         try:
             part = Slice.decode(buffer.payload)
             path = _OUTPUT_FILE.path(self.prepared, part.file)

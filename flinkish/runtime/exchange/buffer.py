@@ -115,7 +115,8 @@ class Buffer(NamedTuple):
     """A decoded header with the payload, which is still encoded."""
 
     header: BufferHeader
-    payload: bytes
+    #: of records, a view of the encoded buffer
+    payload: Any
 
 
 #: The place of a buffer in the order in which its receiver consumes buffers: kind, begins_ms, origin, part, sequence.
@@ -130,16 +131,22 @@ def place(header: BufferHeader) -> Place:
 # big-endian and unsigned, because these numbers are compared as bytes
 _BEFORE_ORIGIN = struct.Struct(">BBQ")
 _BEHIND_ORIGIN = struct.Struct(">IIIiiH?")
+#: What a payload with columns begins with: 0, which no pickle does, and the length of the pickle that follows. Behind
+#: it, at a multiple of so many bytes, is Arrow's stream.
+_COLUMNS, ALIGNMENT = struct.Struct(">BI"), 16
 #: The terminator of an origin's name, and a zero byte inside it, plain and escaped: names then sort as whole strings.
 _END, _ZERO, _ESCAPED_ZERO = b"\0\0", b"\0", b"\0\xff"
+_FIXED = _BEFORE_ORIGIN.size + len(_END) + _BEHIND_ORIGIN.size
 
 
 def encode(header: BufferHeader, payload: bytes) -> bytes:
-    """Encode a buffer as bytes."""
+    """Encode a buffer as bytes. Records begin at a multiple of `ALIGNMENT`; what else there is may be stored."""
+    origin = header.origin.encode().replace(_ZERO, _ESCAPED_ZERO)
+    gap = _gap(header.kind, len(origin))
     return b"".join(
         (
             _BEFORE_ORIGIN.pack(WIRE_VERSION, header.kind, header.begins_ms - MIN_TIMESTAMP_MS),
-            header.origin.encode().replace(_ZERO, _ESCAPED_ZERO),
+            origin,
             _END,
             _BEHIND_ORIGIN.pack(
                 header.part,
@@ -150,6 +157,7 @@ def encode(header: BufferHeader, payload: bytes) -> bytes:
                 header.input_index,
                 header.last,
             ),
+            bytes(gap),
             payload,
         )
     )
@@ -172,13 +180,21 @@ def decode(data: bytes) -> Buffer:
     header = BufferHeader(
         _KINDS[kind], vertex, subtask, input_index, origin, part, sequence, records, begins + MIN_TIMESTAMP_MS, last
     )
-    return Buffer(header, data[start + _BEHIND_ORIGIN.size :])
+    start += _BEHIND_ORIGIN.size
+    if header.kind is BufferKind.DATA:
+        return Buffer(header, memoryview(data)[start + -start % ALIGNMENT :])
+    return Buffer(header, data[start:])
+
+
+def _gap(kind: BufferKind, origin_bytes: int) -> int:
+    """The number of bytes between the header of a buffer and its payload."""
+    return -(_FIXED + origin_bytes) % ALIGNMENT if kind is BufferKind.DATA else 0
 
 
 def size_of(buffer: Buffer) -> int:
     """The size of the encoded form of a buffer, with a byte for each character of its origin."""
-    fixed = _BEFORE_ORIGIN.size + len(_END) + _BEHIND_ORIGIN.size
-    return fixed + len(buffer.header.origin) + len(buffer.payload)
+    header, characters = buffer.header, len(buffer.header.origin)
+    return _FIXED + characters + _gap(header.kind, characters) + len(buffer.payload)
 
 
 def encode_elements(
@@ -189,12 +205,22 @@ def encode_elements(
     keys: list[Any] | None = None,
 ) -> bytes:
     """Encode the payload of a DATA buffer (see `Elements`)."""
-    return to_worker((values, timestamps, positions, events, keys))
+    elements = (values, timestamps, positions, events, keys)
+    if not is_columns(values):
+        return to_worker(elements)
+    streams: list[pickle.PickleBuffer] = []
+    rest = pickle.dumps(elements, protocol=5, buffer_callback=streams.append)
+    gap = bytes(-(_COLUMNS.size + len(rest)) % ALIGNMENT)
+    return b"".join((_COLUMNS.pack(0, len(rest)), rest, gap, *streams))
 
 
-def decode_elements(payload: bytes) -> Elements:
-    """The inverse of :func:`encode_elements`."""
-    return Elements._make(pickle.loads(payload))
+def decode_elements(payload: bytes | memoryview) -> Elements:
+    """The inverse of :func:`encode_elements`. A batch of columns lies in the memory of the payload."""
+    if payload[0]:
+        return Elements._make(pickle.loads(payload))
+    view, begin = memoryview(payload), _COLUMNS.size
+    end = begin + _COLUMNS.unpack_from(payload)[1]
+    return Elements._make(pickle.loads(view[begin:end], buffers=[view[end + -end % ALIGNMENT :]]))
 
 
 class Records(NamedTuple):

@@ -69,12 +69,17 @@ def group_hashes(state: str, namespace: Hashable, keys: Sequence[Any]) -> Hashes
     Raises:
         InvalidKeyError: a value cannot be a key.
     """
-    return mix((raw_hashes(keys) ^ _scope(state, [namespace])) * _MULTIPLIER)
+    return group_hashes_of(state, [namespace], raw_hashes(keys))
 
 
 def group_hashes_in(state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> Hashes:
     """`group_hashes` with one namespace for each key, or a single one for all keys; the hashes are the same."""
-    return mix((raw_hashes(keys) ^ _scope(state, namespaces)) * _MULTIPLIER)
+    return group_hashes_of(state, namespaces, raw_hashes(keys))
+
+
+def group_hashes_of(state: str, namespaces: Sequence[Hashable], raw: Hashes) -> Hashes:
+    """`group_hashes_in` for keys of which the raw hashes are known."""
+    return mix((raw ^ _scope(state, namespaces)) * _MULTIPLIER)
 
 
 def entry_hashes(user_keys: Sequence[Any]) -> Hashes:

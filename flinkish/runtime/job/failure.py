@@ -35,7 +35,7 @@ from flinkish.errors import (
     shortened,
 )
 from flinkish.runtime.job.log import MAX_CHARACTERS, MAX_LINES, take_current
-from flinkish.runtime.job.operator import StreamOperator
+from flinkish.runtime.job.operator import StreamOperator, Values
 from flinkish.runtime.state.handles import NO_KEY
 
 #: Version of the encoded form of errors.
@@ -68,7 +68,7 @@ def uncommitted(epoch: int) -> str:
 class ReadsRecords(Protocol):
     """A task that has read records from outside."""
 
-    def place_of(self, position: int | None, batches: Sequence[tuple[StreamOperator, list[Any]]]) -> str:
+    def place_of(self, position: int | None, batches: Sequence[tuple[StreamOperator, Values]]) -> str:
         """Where the record of that number in the batch of the last of the operators was read; "": it is not known."""
 
 
@@ -240,7 +240,8 @@ def _record_of(
     whose frame is the one of the index ``at``; None for what is not known."""
     if isinstance(error, TypeMismatchError) and error.position is not None:
         # a result that does not fit; the results of these operators stand where their records did
-        given: list[Any] = next((values for one, values in reversed(_batches(frames)) if one is operator), [])
+        given: Values = next((values for one, values in reversed(_batches(frames)) if one is operator), [])
+        given = given if isinstance(given, list) else []
         if operator is None or not operator.keeps_positions or error.position >= len(given):
             return None, None
         return _named(given[error.position]), error.position
@@ -281,15 +282,24 @@ def left_of(value: Any) -> int | None:
     return length_hint(value) if type(value) in ITERATORS else None
 
 
-def _batches(frames: list[tuple[str, dict[str, Any]]]) -> list[tuple[StreamOperator, list[Any]]]:
+def _batches(frames: list[tuple[str, dict[str, Any]]]) -> list[tuple[StreamOperator, Values]]:
     """The operators on the stack, the outermost first, with the batch that each was given. The frames of one operator
-    are several; the first one is its `process_batch`."""
-    found: list[tuple[StreamOperator, list[Any]]] = []
+    are several; the first one is its `process_batch`. One that calls a function for some records of its batch, which it
+    has selected, is there once more, with these."""
+    found: list[tuple[StreamOperator, Values]] = []
     for _, variables in frames:
         operator, values = operator_of(variables), variables.get("values")
-        if operator is not None and isinstance(values, list) and all(operator is not known for known, _ in found):
+        if operator is None:
+            if found and isinstance(values, list) and left_of(variables.get("arriving")) is not None:
+                found.append((found[-1][0], values))
+        elif _is_batch(values) and all(operator is not known for known, _ in found):
             found.append((operator, values))
     return found
+
+
+def _is_batch(values: Any) -> bool:
+    """Whether these are records, or a `ColumnBatch`, of which jobs of records know nothing."""
+    return isinstance(values, list) or type(values).__name__ == "ColumnBatch"
 
 
 def operator_of(variables: dict[str, Any]) -> StreamOperator | None:

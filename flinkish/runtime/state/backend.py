@@ -19,9 +19,10 @@ from flinkish.core.time import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.changelog import Change, keyed_changes
+from flinkish.runtime.state.column_changes import ColumnChanges
 from flinkish.runtime.state.handles import NO_KEY
 from flinkish.runtime.state.keyed_body import KeyedBody
-from flinkish.runtime.state.limits import InlineLimit, ManagedMemory, WriteBackCache
+from flinkish.runtime.state.limits import InlineLimit, ManagedMemory
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.loans import Loans
 from flinkish.runtime.state.map_table import MapTable
@@ -116,12 +117,10 @@ class KeyedStateBackend:
         #: the values that the running call of user code has in its hands
         self.loans = Loans(self)
         self.unkeyed = UnkeyedState()
-        #: operators that keep values in a form of their own, and write them to tables before these are written to files
-        self.caches: list[WriteBackCache] = []
         self.undo_log = UndoLog(self.loans) if undone else None
-        self._recording = recording
+        self.recording = recording
         self._uid = uid
-        self._recorded: list[Change] = []
+        self._recorded: list[Change | ColumnChanges] = []
 
     # ------------------------------------------------------------------------------------------------ the stored form
 
@@ -155,7 +154,7 @@ class KeyedStateBackend:
         encoded (None: there is no state)."""
         self.loans.look()
         self._purge()
-        if self._recording:
+        if self.recording:
             self._recorded.extend(keyed_changes(self._uid, self._tables, self._timers))
         if self.stored.directory is None:
             data = self._encoded()
@@ -189,8 +188,7 @@ class KeyedStateBackend:
 
     def _unwritten_bytes(self) -> int:
         """About how many bytes of memory the values take that lie in no file, and so cannot be evicted."""
-        of_caches = sum(cache.unwritten_bytes for cache in self.caches)
-        return of_caches + sum(table.to_store * table.entry_bytes for table in self._tables.values())
+        return sum(table.to_store * table.entry_bytes for table in self._tables.values())
 
     def _write_files(self) -> None:
         """Write the values and timers that lie in no file, and compact the files."""
@@ -210,8 +208,6 @@ class KeyedStateBackend:
     def spill(self) -> None:
         """Write the values that lie in no file. Timers stay in memory, because `keyed_changes` still needs those of the
         running epoch."""
-        for cache in self.caches:
-            cache.write_back()
         epoch = self.epoch.epoch
         builder = self.stored.builder()
         try:
@@ -233,7 +229,7 @@ class KeyedStateBackend:
         """State name -> time-to-live (ms), of the states whose expired values are to be removed."""
         return {name: policy.ttl_ms for name, policy in self._policies.items() if policy.purge}
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self) -> list[Change | ColumnChanges]:
         """The changes that the `snapshot` calls since the last call have recorded; none unless ``recording``."""
         changes, self._recorded = self._recorded, []
         return changes
@@ -251,6 +247,13 @@ class KeyedStateBackend:
         if table.kind != kind:
             raise self._other_kind(name, kind, f"it was written as {table.kind} state")
         return table
+
+    def install(self, table: StateTable) -> None:
+        """Let a table of the operator's own take the place of the one of its name, whose values it has taken over."""
+        self._tables.pop(TTL_PREFIX + table.name, None)
+        self._tables[table.name] = table
+        if table.times is not None:
+            self._tables[table.times.name] = table.times
 
     def dispose(self) -> None:
         """Leave the managed memory: the backend is not used any more."""
@@ -312,9 +315,7 @@ class KeyedStateBackend:
         queue = self._timers.get(service)
         if queue is None:
             files, log = ServiceTimers(self.stored_timers, service), self.undo_log
-            queue = (
-                TimerQueue(files, self._recording) if log is None else RecordedTimerQueue(files, self._recording, log)
-            )
+            queue = TimerQueue(files, self.recording) if log is None else RecordedTimerQueue(files, self.recording, log)
             self._timers[service] = queue
         return queue
 
@@ -442,8 +443,7 @@ class KeyedStateBackend:
     @property
     def cached_bytes(self) -> int:
         """About how many bytes the values in memory take."""
-        of_caches = sum(cache.cached_bytes for cache in self.caches)
-        return of_caches + sum(table.cached_bytes for table in self._tables.values())
+        return sum(table.cached_bytes for table in self._tables.values())
 
     @property
     def bytes_in_files(self) -> int:
@@ -460,8 +460,6 @@ class KeyedStateBackend:
     def release(self) -> None:
         """Evict values that lie in files and were not used since the last call. To be called only between batches."""
         self.loans.look()
-        for cache in self.caches:
-            cache.release()
         for table in self._tables.values():
             if table.timed is None:
                 table.release()

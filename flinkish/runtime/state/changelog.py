@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Hashable, Iterable, Iterator
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.exchange.keys import ListKey, TupleKey
+from flinkish.runtime.state.column_changes import ColumnChanges
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.state_rows import (
@@ -80,6 +81,8 @@ def _twins(key: Any) -> list[Any] | None:
 
 #: Version of the encoded form.
 FORMAT_VERSION = 2
+#: Version of the encoded form with changes in columns.
+COLUMNS_FORMAT_VERSION = 3
 
 
 class Change(NamedTuple):
@@ -103,9 +106,12 @@ class Change(NamedTuple):
             yield StateRow(self.state, self.kind, self.namespace, self.key, value)
 
 
-def keyed_changes(uid: str, tables: dict[str, StateTable], timers: dict[str, TimerQueue]) -> Iterator[Change]:
+def keyed_changes(
+    uid: str, tables: dict[str, StateTable], timers: dict[str, TimerQueue]
+) -> Iterator[Change | ColumnChanges]:
     """The changes of keyed state and timers since `forget_changes` was last called."""
     for name, table in tables.items():
+        yield from table.changed_columns(uid)
         for namespace, key in table.changed_keys():
             entries = table.changed_entries(namespace, key) if isinstance(table, MapTable) else None
             if isinstance(table, MapTable) and entries is not None and all(map(can_be_told, entries)):
@@ -161,9 +167,19 @@ def watermark_change(uid: str, subtask: int, watermark_ms: int) -> Change:
     return Change(uid, WATERMARK, WATERMARK, None, subtask, None, (watermark_ms,) if told else ())
 
 
-def encode_changes(epoch: int, changes: Iterable[Change], classes: ProgramClasses = NO_CLASSES) -> bytes:
+def encode_changes(
+    epoch: int, changes: Iterable[Change | ColumnChanges], classes: ProgramClasses = NO_CLASSES
+) -> bytes:
     """The encoded changes of one subtask in an epoch. See `dumps` for errors."""
-    return dumps((epoch, [tuple(change) for change in changes]), FORMAT_VERSION, classes)
+    ones, columns = list[Any](), list[Any]()
+    for change in changes:
+        if isinstance(change, ColumnChanges):
+            columns.append(change.encode(classes))
+        else:
+            ones.append(tuple(change))
+    if not columns:
+        return dumps((epoch, ones), FORMAT_VERSION, classes)
+    return dumps((epoch, ones, columns), COLUMNS_FORMAT_VERSION, classes)
 
 
 def decode_changes(data: bytes, where: str = "", classes: ProgramClasses = NO_CLASSES) -> tuple[int, list[Change]]:
@@ -172,10 +188,15 @@ def decode_changes(data: bytes, where: str = "", classes: ProgramClasses = NO_CL
     Raises:
         CorruptStateError: the data cannot be decoded; see `loads` for other errors.
     """
-    decoded = loads(data, FORMAT_VERSION, "the changelog of an epoch", where, classes)
+    version = COLUMNS_FORMAT_VERSION if data[1:2] == bytes((COLUMNS_FORMAT_VERSION,)) else FORMAT_VERSION
+    decoded = loads(data, version, "the changelog of an epoch", where, classes)
     try:
-        epoch, changes = decoded
-        return epoch, [Change(*change) for change in changes]
+        epoch, ones, *columns = decoded
+        changes = [Change(*change) for change in ones]
+        for stored in chain(*columns):
+            for uid, state, namespace, key, values in ColumnChanges.entries(stored, classes):
+                changes.append(Change(uid, state, "value", namespace, key, None, values))
+        return epoch, changes
     except (TypeError, ValueError) as error:
         raise CorruptStateError(
             f"the changes of an epoch cannot be decoded: {error}", where=where, hint="take a full checkpoint"

@@ -69,17 +69,6 @@ class MemoryUser(Protocol):
         """Evict values that were not used since the last call."""
 
 
-class WriteBackCache(MemoryUser, Protocol):
-    """A user of managed memory whose values are written to the tables of a backend when these are stored."""
-
-    @property
-    def unwritten_bytes(self) -> int:
-        """About how many bytes the values take that were not written to a table."""
-
-    def write_back(self) -> None:
-        """Write them."""
-
-
 class ManagedMemory:
     """The managed memory that all keyed state of a job in a worker process shares. Values that were used least recently
     are evicted first: those of the subtask that ran longest ago, and of these the ones not used lately."""

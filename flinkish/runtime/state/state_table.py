@@ -32,6 +32,7 @@ from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 from flinkish.runtime.state.stored_state import DECODED_FACTOR, ENTRY_BYTES, MISSING, StoredState
 
 if TYPE_CHECKING:
+    from flinkish.runtime.state.column_changes import ColumnChanges
     from flinkish.runtime.state.files.rows import RowsBuilder
     from flinkish.runtime.state.loans import EntryLoan, Loan
 
@@ -354,6 +355,10 @@ class StateTable:
         self._name_changes()
         marked = (self._changed, self._spilled)
         return {(namespace, key) for changed in marked for namespace, keys in changed.items() for key in keys}
+
+    def changed_columns(self, uid: str) -> Iterator[ColumnChanges]:
+        """The changes that are not in `changed_keys`, but in columns. ``uid``: of the operator."""
+        return iter(())
 
     def forget_changes(self) -> None:
         """End the epoch, whose changes are stored now, in files or with the task."""

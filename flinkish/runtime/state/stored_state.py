@@ -66,7 +66,7 @@ class StoredState:
         #: returns how many bytes may be brought to memory at once
         self.whole_bytes: Callable[[], int] = int
         self._where = where
-        self._classes = classes
+        self.classes = classes
         self._state_files: StateFiles | None = None
 
     def __bool__(self) -> bool:
@@ -166,7 +166,7 @@ class StoredState:
             state,
             group_hashes(state, namespace, [key]),
             self.ids([namespace], [key]),
-            dumps_all([user_key], self._classes),
+            dumps_all([user_key], self.classes),
             entry_hashes([user_key]),
         )
         data = found.values[0]
@@ -187,7 +187,7 @@ class StoredState:
         """All rows of all states, in batches. A group may continue in the next batch."""
         return self.state_files.scan(self.files) if self else iter(())
 
-    def _batches_of(self, state: str) -> Iterator[Rows]:
+    def batches_of(self, state: str) -> Iterator[Rows]:
         """All rows of one state, in batches."""
         import numpy as np
 
@@ -201,13 +201,13 @@ class StoredState:
         values, and the times of their last access (None: none is kept)."""
         from flinkish.runtime.state.files.rows import NO_TIME
 
-        for rows in self._batches_of(state):
+        for rows in self.batches_of(state):
             times = [None if time == NO_TIME else time for time in rows.time.tolist()]
             yield self.decoded_groups(rows.id), self.decoded(rows.value.to_pylist()), times
 
     def groups_of(self, state: str) -> Iterator[tuple[int, Hashable, Any]]:
         """(hash, namespace, key) of all groups of a state in files, ordered by hash. A group may come several times."""
-        for rows in self._batches_of(state):
+        for rows in self.batches_of(state):
             # a group has one row for each entry of a map or chunk of a list
             groups = [group for group, _ in groupby(zip(rows.hash.tolist(), rows.id.to_pylist(), strict=True))]
             decoded = self.decoded([data for _, data in groups])
@@ -228,7 +228,7 @@ class StoredState:
 
     def ids(self, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> list[bytes]:
         """The encoded (namespace, key) of each key. ``namespaces``: as in `values`."""
-        return dumps_groups(namespaces, keys, self._classes)
+        return dumps_groups(namespaces, keys, self.classes)
 
     def decoded_groups(self, ids: Any) -> list[tuple[Hashable, Any]]:
         """The inverse of `ids`, for an Arrow column: (namespace, key) of each."""
@@ -253,7 +253,7 @@ class StoredState:
         import numpy as np
         import pyarrow as pa
 
-        data, ends = dumps_joined(values, self._classes)
+        data, ends = dumps_joined(values, self.classes)
         offsets = np.zeros(len(ends) + 1, np.int64)
         offsets[1:] = ends
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -261,7 +261,7 @@ class StoredState:
 
     def decoded(self, stored: Sequence[bytes]) -> list[Any]:
         """The inverse of `encoded`."""
-        return loads_all(stored, "state in a file", self._where, self._classes)
+        return loads_all(stored, "state in a file", self._where, self.classes)
 
     # ------------------------------------------------------------------------------------------------ files
 

@@ -164,42 +164,42 @@ def _dumps_rows(rows: list[Any], classes: ProgramClasses) -> list[bytes] | None:
         return None
     data, ends = _dumps_joined([tuple(row._values) for row in rows], classes)
     sample = copy.copy(rows[0])
-    sample._values = [_SAMPLE]
-    (whole,), (part,) = (dumps_all([one], classes) for one in (sample, (_SAMPLE,)))
-    begin = len(_FRAME) + 8
+    sample._values = [SAMPLE]
+    (whole,), (part,) = (dumps_all([one], classes) for one in (sample, (SAMPLE,)))
+    begin = len(FRAME_BEGIN) + 8
     before, found, behind = whole[begin:].partition(part[begin:-1])
-    if not found or not whole.startswith(_FRAME):
+    if not found or not whole.startswith(FRAME_BEGIN):
         return None
     encoded, heads, start = [], dict[int, bytes](), 0
     for end in ends:
         # a short pickle has no frame
-        values = data[start + begin : end - 1] if data.startswith(_FRAME, start) else data[start + 2 : end - 1]
+        values = data[start + begin : end - 1] if data.startswith(FRAME_BEGIN, start) else data[start + 2 : end - 1]
         size, start = len(values), end
         head = heads.get(size)
         if head is None:
             length = len(before) + size + len(behind)
-            if length > _FRAMED_BYTES:
+            if length > FRAMED_BYTES:
                 return None
-            head = heads[size] = _FRAME + length.to_bytes(8, "little") + before
+            head = heads[size] = FRAME_BEGIN + length.to_bytes(8, "little") + before
         encoded.append(head + values + behind)
     return encoded
 
 
 #: A value that nothing else in the pickle of a Row looks like.
-_SAMPLE = 0x5AFE_C0DE_5AFE_C0DE
+SAMPLE = 0x5AFE_C0DE_5AFE_C0DE
 #: The bytes between the frame header and the size of the text in the pickle of (None, short text).
 TEXT_BEGINS = pickle.NONE + pickle.SHORT_BINUNICODE
-_FRAME = pickle.PROTO + b"\x05" + pickle.FRAME
+FRAME_BEGIN = pickle.PROTO + b"\x05" + pickle.FRAME
 _AFTER_TEXT = pickle.TUPLE2 + pickle.STOP
 #: Begin and end of the text in such a pickle. Its size comes right before it, and `TEXT_BEGINS` before that.
-TEXT_PLACE = (len(_FRAME) + 8 + len(TEXT_BEGINS) + 1, -len(_AFTER_TEXT))
+TEXT_PLACE = (len(FRAME_BEGIN) + 8 + len(TEXT_BEGINS) + 1, -len(_AFTER_TEXT))
 #: The sizes of texts that pickle writes with SHORT_BINUNICODE.
 _SHORT_TEXT_BYTES = range(256)
 #: The number of keys that must share a namespace on average for the work per namespace to pay off: each session window,
 #: for example, is a namespace of its own.
 _KEYS_OF_A_NAMESPACE = 8
 #: Longer pickles have no frame, or more than one.
-_FRAMED_BYTES = 32 * 1024
+FRAMED_BYTES = 32 * 1024
 
 
 class _BeforeTexts(dict[Hashable, list[bytes]]):
@@ -213,11 +213,11 @@ class _BeforeTexts(dict[Hashable, list[bytes]]):
     def __missing__(self, namespace: Hashable) -> list[bytes]:
         (data,) = dumps_all([(namespace, "")], self._classes)
         end = -len(pickle.SHORT_BINUNICODE) - 1 - len(_AFTER_TEXT)
-        framed = data.startswith(_FRAME) and len(data) <= _FRAMED_BYTES
-        begins = data[len(_FRAME) + 8 : end] + pickle.SHORT_BINUNICODE
+        framed = data.startswith(FRAME_BEGIN) and len(data) <= FRAMED_BYTES
+        begins = data[len(FRAME_BEGIN) + 8 : end] + pickle.SHORT_BINUNICODE
         behind = len(begins) + 1 + len(_AFTER_TEXT)
         found = self[namespace] = (
-            [_FRAME + (behind + size).to_bytes(8, "little") + begins + bytes((size,)) for size in self._sizes]
+            [FRAME_BEGIN + (behind + size).to_bytes(8, "little") + begins + bytes((size,)) for size in self._sizes]
             if framed
             else []
         )

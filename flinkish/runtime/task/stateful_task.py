@@ -41,6 +41,7 @@ from flinkish.runtime.job.operator import ERROR_BUDGET, OperatorListener
 from flinkish.runtime.job.report import LifecycleCall, TaskHeader, TaskReport, silent_origins
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
+from flinkish.runtime.state.column_changes import ColumnChanges
 from flinkish.runtime.state.files.references import delete_unneeded
 from flinkish.runtime.state.handles import NO_KEY
 from flinkish.runtime.state.limits import ManagedMemory
@@ -175,7 +176,7 @@ class StatefulTask(Task, TaskLife):
         #: the last epoch that was assigned
         self.epoch = -1
         #: the state changes of the running epoch, for the changelog
-        self._changes: list[Change] = []
+        self._changes: list[Change | ColumnChanges] = []
         self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
 
     @property

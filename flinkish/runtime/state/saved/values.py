@@ -73,6 +73,8 @@ class ProgramStates:
     unknown: dict[str, str] = field(default_factory=dict)
     #: uid -> declared type of its keys
     key_types: dict[str, TypeInformation] = field(default_factory=dict)
+    #: the uids of operators whose keys had another type when the rows were written
+    other_keys: frozenset[str] = frozenset()
 
     def of(self, uid: str, name: str) -> ProgramState | None:
         """One state; None if the program does not declare it."""
@@ -183,7 +185,8 @@ class RowReader:
         columns = from_savepoint_columns(saved, self._classes)
         state = self._program.of(saved.uid, saved.state)
         unchecked = state is None or state.kind != saved.kind or state.value_type is None
-        if not self._convert and unchecked and saved.kind in _ONE_VALUE and not saved.state.startswith(TIMERS_PREFIX):
+        unchecked = unchecked and not self._with_keys(saved.uid)
+        if unchecked and saved.kind in _ONE_VALUE and not saved.state.startswith(TIMERS_PREFIX):
             # for these kinds `check_shape` asks nothing but that keys and namespaces have a hash
             check_keys(columns.keys)
             check_keys(columns.namespaces)
@@ -198,7 +201,7 @@ class RowReader:
 
     def _checked(self, uid: str, row: StateRow) -> StateRow:
         check_shape(row)
-        if self._convert and row.kind not in KINDS_WITHOUT_KEY:
+        if self._with_keys(uid) and row.kind not in KINDS_WITHOUT_KEY:
             row = _with_key(row, self._program.key_types.get(uid))
         migration = self._migrations.get((uid, row.state))
         if migration is not None:
@@ -209,6 +212,10 @@ class RowReader:
         changed = self._convert or state.type_changed
         value = _as_declared(row, state, changed)
         return row._replace(value=value) if changed else row
+
+    def _with_keys(self, uid: str) -> bool:
+        """Whether keys are converted to their declared type, too."""
+        return self._convert or uid in self._program.other_keys
 
 
 def in_columns(saved: SavepointColumns, rows: list[StateRow]) -> StateColumns:

@@ -14,6 +14,7 @@ import pytest
 
 from flinkish.runtime.columns.calls import Accumulators
 from flinkish.runtime.columns.described import AggregateCall
+from flinkish.runtime.stored.column_pickles import python_column
 from tests.support.column_operators import batch_of
 
 EXACT = Context(prec=200, rounding=ROUND_HALF_UP)
@@ -159,7 +160,7 @@ class Kept:
     def reload(self) -> None:
         """Store all slots, and load them into new accumulators."""
         slots = np.array(sorted(self.values), np.int64)
-        stored, self.made = self.made.stored(slots), self._new()
+        stored, self.made = [python_column(column) for column in self.made.stored(slots)], self._new()
         self.made.load(slots, stored)
 
     def check(self) -> None:

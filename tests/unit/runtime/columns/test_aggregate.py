@@ -20,7 +20,6 @@ from flinkish.runtime.columns.described import AggregateCall
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness as KeyedHarness
-from tests.support.changed_keys import changed_keys
 from tests.support.column_operators import Driven, batch_of
 from tests.support.profiles import examples
 
@@ -251,17 +250,6 @@ def test_keys_that_are_not_used_leave_the_memory(tmp_path: Path) -> None:
             backend.release()
         backend.spill()
         driven.barrier(restore=rng.random() < 0.3)
-
-
-def test_only_what_has_changed_is_written() -> None:
-    driven = Driven(AggregateFactory(("k",), (COUNT,), NUMBERS), recording=True)
-    driven.feed(numbers((1, 0), (2, 0)))
-    driven.barrier(restore=False)
-    driven.feed(numbers((2, 0)))
-    driven.harnesses[0].operator.snapshot_state()
-    backend = driven.harnesses[0].backend
-    assert backend is not None
-    assert changed_keys(backend) == {"aggregates": {(None, 2)}}
 
 
 def test_in_batch_mode_only_final_rows_come() -> None:

@@ -26,8 +26,10 @@ from flinkish.runtime.job.failure import describe_failure
 from flinkish.runtime.job.operator import OperatorContext, OperatorFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.table.catalog import Catalog
 from flinkish.table.logical_types import BIGINT
 from flinkish.table.plan import Field
+from flinkish.table.planner import Planner
 from flinkish.table.resolved import resolve_expression
 from flinkish.table.sql import parse_expression
 
@@ -78,22 +80,9 @@ DOUBLE = Computed("n * 2", lambda columns: pc.multiply(columns["n"], 2))
 ONE = Computed("'x'", lambda columns: pa.scalar("x"))
 
 
-class OfNumbers:
-    """The names in expressions: the one column n BIGINT."""
-
-    zone = "UTC"
-
-    def column(self, column: Any) -> Any:
-        return Field("n", BIGINT), ()
-
-    def function(self, name: str) -> None:
-        return None
-
-    def error(self, what: str, *_: Any, **__: Any) -> ProgramError:
-        return ProgramError(what)
-
-
-QUOTIENT: Any = resolve_expression(parse_expression("6 / n"), OfNumbers())
+QUOTIENT: Any = resolve_expression(
+    parse_expression("6 / n"), Planner(Catalog(lambda: "UTC", lambda: False)), {"n": Field("n", BIGINT)}
+)
 N_AND_X = pa.schema([("m", pa.int64()), ("x", pa.string())])
 ONLY_M = pa.schema([("m", pa.int64())])
 

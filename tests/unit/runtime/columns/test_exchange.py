@@ -17,7 +17,18 @@ from hypothesis import strategies as st
 from flinkish.common import Row
 from flinkish.core.column_batch import ColumnBatch
 from flinkish.errors import InvalidKeyError
-from flinkish.runtime.exchange.buffer import COLUMN_ROWS, Records, WatermarkStep, is_columns
+from flinkish.runtime.exchange.buffer import (
+    COLUMN_ROWS,
+    BufferHeader,
+    BufferKind,
+    Records,
+    WatermarkStep,
+    decode,
+    decode_elements,
+    encode,
+    encode_elements,
+    is_columns,
+)
 from flinkish.runtime.exchange.column_keys import ColumnKeys, key_hashes, keys_of_columns
 from flinkish.runtime.exchange.partitioners import (
     BroadcastPartitioner,
@@ -188,3 +199,19 @@ def test_a_key_that_is_not_equal_to_itself_is_refused() -> None:
     batch = pa.record_batch({"x": [1.0, float("nan")]})
     with pytest.raises(InvalidKeyError, match="NaN"):
         key_hashes(batch, ("x",))
+
+
+@given(st.text(max_size=20), st.integers(0, 40))
+def test_columns_are_read_where_they_lie_in_a_buffer(origin: str, watermarks: int) -> None:
+    kinds = np.array([0, 1, 2], np.int8)
+    sent = ColumnBatch(pa.record_batch({"n": pa.array([7, None, 9]), "s": ["a", "b", None]}), kinds)
+    header = BufferHeader(BufferKind.DATA, 1, 2, 0, origin, 0, 0, 3)
+    data = encode(header, encode_elements(sent, None, [3] * watermarks, list(range(watermarks))))
+    elements = decode_elements(decode(data).payload)
+    columns = elements.values.columns
+    assert (columns, elements.values.kinds.tolist()) == (sent.columns, kinds.tolist())
+    assert elements.events == list(range(watermarks))
+    begin = pa.py_buffer(data).address
+    for buffer in filter(None, (buffer for column in columns.columns for buffer in column.buffers())):
+        assert begin <= buffer.address < begin + len(data)
+        assert buffer.address % 8 == 0

@@ -22,6 +22,7 @@ from flinkish.runtime.columns.accumulators import (
     type_info_of,
 )
 from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, arrow_values, first_rows, grown
+from flinkish.runtime.stored.column_pickles import Column
 
 
 class Variance(Accumulator):
@@ -98,8 +99,8 @@ class Variance(Accumulator):
             found = np.trunc(found)
         return to_column(found, missing, self.of)
 
-    def stored(self, slots: Ints) -> list[list[Any]]:
-        return [self.result(slots).to_pylist(), *(self.arrays[name][slots].tolist() for name in self.arrays)]
+    def stored(self, slots: Ints) -> list[Column]:
+        return [self.result(slots), *(pa.array(self.arrays[name][slots]) for name in self.arrays)]
 
     def load(self, slots: Ints, stored: list[list[Any]]) -> None:
         for array, values in zip(self.arrays.values(), stored[1:], strict=True):
@@ -204,7 +205,7 @@ class Listed(Outer):
             lists[slot] = [*(lists[slot] or ()), *(of_other or ())]
         self._again(slots)
 
-    def stored(self, slots: Ints) -> list[list[Any]]:
+    def stored(self, slots: Ints) -> list[Column]:
         return [*self.inner.stored(slots), [list(kept or ()) for kept in self.arrays["lists"][slots].tolist()]]
 
     def load(self, slots: Ints, stored: list[list[Any]]) -> None:
@@ -286,7 +287,7 @@ class Distinct(Outer):
     def nbytes(self) -> int:
         return self.inner.nbytes + self._pairs.nbytes + self._counts.nbytes + self._slots.nbytes
 
-    def stored(self, slots: Ints) -> list[list[Any]]:
+    def stored(self, slots: Ints) -> list[Column]:
         pairs = self._of_slots(slots)
         maps: dict[int, dict[Any, int]] = {slot: {} for slot in slots.tolist()}
         values = python_values(self._pairs.columns(pairs)[1])
