@@ -308,7 +308,8 @@ def find_program_states(spark: Any, deployment: Deployment, where: str) -> Progr
 
 
 def with_changes(program: ProgramStates, before: tuple[DeclaredState, ...]) -> ProgramStates:
-    """Mark the states whose type differs from the one that was declared when the savepoint was written (``before``)."""
+    """Mark the states, and the keys, whose type differs from the one that was declared when the savepoint was written
+    (``before``)."""
     written = {(state.uid, state.name): (state.map_key_type, state.value_type) for state in before}
 
     def marked(uid: str, name: str, state: ProgramState) -> ProgramState:
@@ -318,7 +319,10 @@ def with_changes(program: ProgramStates, before: tuple[DeclaredState, ...]) -> P
     states = {
         uid: {name: marked(uid, name, state) for name, state in named.items()} for uid, named in program.states.items()
     }
-    return replace(program, states=states)
+    of_keys = {(state.uid, state.key_type) for state in before if state.key_type is not None}
+    declared = {uid: spark_type(key_type) for uid, key_type in program.key_types.items()}
+    other_keys = frozenset(uid for uid, written_type in of_keys if declared.get(uid, written_type) != written_type)
+    return replace(program, states=states, other_keys=other_keys)
 
 
 _STATES_LOG = logging.getLogger("flinkish.CheckpointCoordinator")

@@ -20,7 +20,7 @@ from typing import Any
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import DataFrameSource, RecordDecoder, Source, SplitSource
-from flinkish.errors import ProgramError
+from flinkish.errors import ProgramError, shortened
 from flinkish.graph.rewrites import consumes_broadcast_first, waiting_sources
 from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode, declare_origins
 from flinkish.runtime.exchange.gate import origin_name
@@ -47,6 +47,8 @@ from flinkish.runtime.operators.interval_join import IntervalJoinFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.stored.classes import ProgramClasses, ShippedFiles
 
+#: Of longer descriptions, such as those of queries of many columns, the middle is left out.
+_DESCRIPTION_CHARS = 1_000
 #: In a job of more than `_MANY_SUBTASKS` subtasks a receiver gets only a few records of each batch, and a watermark
 #: costs it as much as some records. So watermarks are emitted only once each receiver can have received
 #: `_RECORDS_OF_RECEIVER` records since the last one.
@@ -288,6 +290,7 @@ class JobGraphGenerator:
             edges=tuple(self._edge(edge) for edge in outside),
             sink=self._sink_ids.get(node.id),
             uid_given=node.has_own_uid,
+            description=shortened(node.description or "", _DESCRIPTION_CHARS),
             added_at=node.added_at,
         )
 

@@ -415,7 +415,8 @@ class ExecutionGraph:
 
     def _operator(self, operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:
         uid = operator.uid
-        return OperatorDescription(uid, redact(operator.name), self._ids[uid], operator.uid_given, counts.get(uid, {}))
+        name, description = redact(operator.name), redact(operator.description)
+        return OperatorDescription(uid, name, self._ids[uid], operator.uid_given, description, counts.get(uid, {}))
 
 
 def _shown_rates(execution: Execution, rates: RatesDescription) -> RatesDescription:

@@ -24,6 +24,7 @@ from datetime import datetime, timezone
 from typing import TextIO
 
 from flinkish.common.job_status import JobStatus
+from flinkish.common.options import tables
 from flinkish.connectors.results import PrintSink
 from flinkish.errors import ConfigurationError, FlinkishError, indented
 from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
@@ -351,7 +352,7 @@ class SilentSplits(JobObserver):
                 f"the watermark is held back since nothing has come from {what} of '{one.source_name}' (uid "
                 f"{one.source_uid}) for {one.silent_ms // 1000} s, while others go on: windows and event-time timers "
                 "wait for it; if it may be silent, give the source a WatermarkStrategy with "
-                ".with_idleness(Duration.of_seconds(...))"
+                f".with_idleness(Duration.of_seconds(...)), or a query '{tables.SOURCE_IDLE_TIMEOUT.key}'"
             )
             _warn(self._job, self._warnings, f"split {one.split} of {one.source_uid}", text)
 

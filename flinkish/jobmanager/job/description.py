@@ -221,6 +221,8 @@ class OperatorDescription:
     operator_id: str = ""
     #: whether the program has set the uid
     uid_given: bool = False
+    #: what it does, in the words of its query or of ``set_description``
+    description: str = ""
     #: name -> exact count since the job began, over all failures: late records that were dropped, and for an operator
     #: with ``on_error`` its records and what became of them
     counts: dict[str, int] = field(default_factory=dict)

@@ -120,7 +120,8 @@ def _plan(job: JobDescription) -> Json:
 
 
 def _node(vertex: VertexDescription, vertex_ids: dict[int, str]) -> Json:
-    first, *others = (html.escape(operator.name) for operator in vertex.operators) if vertex.operators else ("",)
+    shown = [html.escape(operator.description or operator.name) for operator in vertex.operators]
+    first, *others = shown or [""]
     inputs = [
         {
             "num": number,
