@@ -21,6 +21,8 @@ __all__ = ["OrcBulkWriters", "ParquetBulkWriters"]
 
 #: The number of records that are converted to columns at a time, however small the batches are in which they arrive.
 _RECORDS_AT_A_TIME = 10_000
+#: A row group of columns has at least so many rows, or bytes, unless it is the last one of its file.
+_GROUP_ROWS, _GROUP_BYTES = 262_144, 64 * 1024 * 1024
 
 
 class ColumnFileWriter(BulkWriter):
@@ -44,7 +46,8 @@ class ColumnFileWriter(BulkWriter):
             self._write()
 
     def finish(self) -> bytes:
-        self._write()
+        if self._held or self._file is None:
+            self._write()
         self._file.close()
         return self._stream.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
@@ -114,14 +117,44 @@ class ParquetFileWriter(ColumnFileWriter):
     """Writes records to a Parquet file in memory."""
 
     file_suffix = ".parquet"
+    compression = "snappy"
 
     def open_file(self, stream: Any, schema: Any) -> Any:
         from pyarrow import parquet
 
-        return parquet.ParquetWriter(stream, schema)
+        return parquet.ParquetWriter(stream, schema, compression=self.compression)
 
     def write_table(self, file: Any, table: Any) -> None:
         file.write_table(table)
+
+
+class ColumnParquetFactory(BulkWriterFactory):
+    """Creates the writers of Parquet files of batches of columns. ``compression``: the name of the codec, or
+    ``uncompressed``."""
+
+    def __init__(self, schema: pa.Schema, compression: str) -> None:
+        self._schema, self._compression = schema, compression
+        self.file_suffix = ParquetFileWriter.file_suffix
+
+    def create(self) -> BulkWriter:
+        return _ColumnParquetWriter(self._schema, self._compression.replace("uncompressed", "none"))
+
+
+class _ColumnParquetWriter(ParquetFileWriter):
+    def __init__(self, schema: pa.Schema, compression: str) -> None:
+        import pyarrow as pa
+
+        super().__init__(lambda batches: pa.Table.from_batches(batches, schema))
+        self.compression = compression
+        self._rows = self._bytes = 0
+
+    def add_batch(self, values: Any) -> None:
+        self._held.append(values.columns)
+        self._rows += len(values)
+        self._bytes += values.nbytes
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._write()
+            self._rows = self._bytes = 0
 
 
 class ParquetBulkWriters:

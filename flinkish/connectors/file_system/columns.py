@@ -5,9 +5,7 @@ Positions, splits and errors are those of `FileSource`; only the records are bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import PurePath
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,78 +19,43 @@ from flinkish.connectors.file_system.parquet import ParquetSplitReader
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords
 from flinkish.errors import MalformedRecordError
-from flinkish.formats.columns import ColumnDecoder, as_declared
+from flinkish.formats.columns import ColumnDecoder
 
 #: The most rows of a batch.
 BATCH_ROWS = 65_536
 
-#: What a table can know of the file of a row, by its key: the type of the column and its value.
-FILE_FACTS: dict[str, tuple[pa.DataType, Callable[[SourceSplit], Any]]] = {
-    "file.path": (pa.string(), lambda split: split.id),
-    "file.name": (pa.string(), lambda split: PurePath(split.id).name),
-    "file.size": (pa.int64(), lambda split: split.info["bytes"]),
-    "file.modification-time": (pa.timestamp("ms", "UTC"), lambda split: split.info["modified_ns"] // 1_000_000),
-}
-
-
-@dataclass(frozen=True)
-class FileColumns:
-    """The columns of a source of files: the fields of ``schema`` in their order.
-
-    Args:
-        stored: those that are read from the files; some of them may not be wanted.
-        facts: the names of those that are facts about the file, with their keys in `FILE_FACTS`.
-        decoder: what makes the stored ones of lines; None: they are columns of Parquet files.
-        zone: that of local times.
-    """
-
-    schema: pa.Schema
-    stored: pa.Schema
-    facts: dict[str, str] = field(default_factory=dict)
-    decoder: ColumnDecoder | None = None
-    zone: str = "UTC"
-
-    def of_file(self, stored: pa.RecordBatch, split: SourceSplit) -> pa.RecordBatch:
-        """The columns of rows of a file, of those that are stored."""
-        if self.schema.names == stored.schema.names:
-            return stored
-        columns = []
-        for name, kind in zip(self.schema.names, self.schema.types, strict=True):
-            if name not in self.facts:
-                columns.append(stored.column(name))
-                continue
-            of_facts, of = FILE_FACTS[self.facts[name]]
-            columns.append(as_declared(pa.repeat(pa.scalar(of(split), of_facts), len(stored)), kind, self.zone))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
 
 class ColumnFileSource(FileSource):
-    """Reads files as batches of columns."""
+    """Reads the columns of ``schema`` in batches. ``decoder`` makes them of lines; None: the files are Parquet, and
+    what a file lacks is NULL, as in Flink."""
+
+    _nullable = True
 
     def __init__(
         self,
         content: StreamFormat | BulkFormat,
         paths: Sequence[str],
         discovery_interval: Duration | None,
-        columns: FileColumns,
+        schema: pa.Schema,
+        decoder: ColumnDecoder | None = None,
     ) -> None:
         super().__init__(content, paths, discovery_interval)
-        self._columns = columns
+        self._schema, self._decoder = schema, decoder
 
     def create_reader(self) -> SplitReader:
         systems = FileSystems(folders_of(self._paths))
-        if isinstance(self._content, StreamFormat):
-            return ColumnLineReader(self._content, systems, self._columns)
-        return ColumnParquetReader(systems, self._columns)
+        if isinstance(self._content, StreamFormat) and self._decoder is not None:
+            return ColumnLineReader(self._content, systems, self._schema.names, self._decoder)
+        return ColumnParquetReader(systems, self._schema)
 
 
 class ColumnParquetReader(ParquetSplitReader):
     """Reads ranges of rows of Parquet files as they are. A column of another type than the declared one is converted
     where no value changes, or refused."""
 
-    def __init__(self, systems: FileSystems, columns: FileColumns) -> None:
-        super().__init__(tuple(columns.stored.names), systems)
-        self._wanted, self._stored = columns, columns.stored
+    def __init__(self, systems: FileSystems, schema: pa.Schema) -> None:
+        super().__init__(tuple(schema.names), systems, nullable=schema.names)
+        self._stored = schema
         #: for each column, the type that it had last, and the conversion that columns of this type need
         self._conversions: list[tuple[pa.DataType, Conversion | None]] = [(kind, None) for kind in self._stored.types]
 
@@ -102,7 +65,7 @@ class ColumnParquetReader(ParquetSplitReader):
             for begin in range(0, part.num_rows, BATCH_ROWS):
                 rows = self._converted(part.slice(begin, BATCH_ROWS), wanted.split.id)
                 self._row, at = at, at + rows.num_rows
-                yield SplitRecords(self._wanted.of_file(rows, wanted.split), None)
+                yield SplitRecords(rows, None)
         if wanted.ends:
             self.close()
 
@@ -125,18 +88,17 @@ class ColumnParquetReader(ParquetSplitReader):
 class ColumnLineReader(LineSplitReader):
     """Reads ranges of files of lines, of which the decoder of the format makes columns."""
 
-    def __init__(self, content: StreamFormat, systems: FileSystems, columns: FileColumns) -> None:
+    def __init__(
+        self, content: StreamFormat, systems: FileSystems, names: Sequence[str], decoder: ColumnDecoder
+    ) -> None:
         super().__init__(content, systems)
-        self._wanted = columns
-        assert columns.decoder is not None
-        self._decode = columns.decoder.decode
+        self._names, self._decode = list(names), decoder.decode
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         return super().read(wanted, BATCH_ROWS)
 
     def _records(self, messages: list[bytes | None], split: SourceSplit, block: Lines, begin: int) -> Any:
         try:
-            columns = self._decode(messages)[0]
+            return self._decode(messages)[0].select(self._names)
         except MalformedRecordError:
             raise self._located(messages, split, block, begin) from None
-        return self._wanted.of_file(columns, split)

@@ -3,6 +3,7 @@ read, and only the row groups that a range touches."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyarrow.parquet import FileMetaData
 
+_LOG = logging.getLogger("flinkish.FileSource")
 
 #: The most rows that are read from a file at a time; dictionaries are decoded once per read.
 READ_RECORDS = 131072
@@ -47,13 +49,20 @@ class ParquetFacts(NamedTuple):
 
 
 class ParquetFileEnumerator(FileEnumerator[ParquetFacts]):
-    """Finds Parquet files, which are read in ranges of rows."""
+    """Finds Parquet files, which are read in ranges of rows. ``nullable``: columns that files may lack."""
 
     def __init__(
-        self, columns: tuple[str, ...], paths: Sequence[str], interval_s: float | None, restored: Collection[str] = ()
+        self,
+        columns: tuple[str, ...],
+        paths: Sequence[str],
+        interval_s: float | None,
+        restored: Collection[str] = (),
+        nullable: Collection[str] = (),
     ) -> None:
         super().__init__(paths, interval_s, restored)
         self._columns = columns
+        self._required = tuple(name for name in columns if name not in nullable)
+        self._never_absent = set(nullable)
 
     def reads_file(self, split: SourceSplit) -> bool:
         return True
@@ -66,7 +75,11 @@ class ParquetFileEnumerator(FileEnumerator[ParquetFacts]):
                 footer = parquet.read_metadata(file)
         except (ArrowInvalid, OSError) as error:
             raise unreadable(split.id, error) from None
-        check_columns(self._columns, footer, split.id)
+        check_columns(self._required, footer, split.id)
+        absent = self._never_absent.difference(footer.schema.to_arrow_schema().names)
+        if absent:
+            _LOG.warning("file %s has no column %s, which is NULL there", split.id, ", ".join(sorted(absent)))
+            self._never_absent -= absent
         return facts_of(footer, self._columns)
 
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
@@ -100,11 +113,18 @@ class ParquetSplitReader(SplitReader):
     """The base of the readers of Parquet files. The file that was read last is kept open.
 
     ``encoded`` are string columns that are read as dictionaries, each until its dictionaries turn out to be too large
-    to pay.
+    to pay. ``nullable`` are columns that a file may lack; their type is that of NULL then.
     """
 
-    def __init__(self, columns: tuple[str, ...], systems: FileSystems, encoded: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        systems: FileSystems,
+        encoded: Sequence[str] = (),
+        nullable: Collection[str] = (),
+    ) -> None:
         self._columns = columns
+        self._required = tuple(name for name in columns if name not in nullable)
         self._systems = systems
         self._open: tuple[SourceSplit, Any, ParquetFacts] | None = None
         self._encoded = list(encoded)
@@ -146,7 +166,7 @@ class ParquetSplitReader(SplitReader):
                 begin, end = max(0, wanted.start - at), min(part.num_rows, stop - at)
                 at += part.num_rows
                 if begin < end:
-                    batch = part.select(columns).slice(begin, end - begin)
+                    batch = _selected(part, columns).slice(begin, end - begin)
                     self._learn(batch)
                     yield batch, rows_at_a_time
                 if at >= stop:
@@ -164,7 +184,7 @@ class ParquetSplitReader(SplitReader):
             handle = open_split(self._systems, split, wanted.whole)
             try:
                 footer = parquet.read_metadata(handle)
-                check_columns(self._columns, footer, split.id)
+                check_columns(self._required, footer, split.id)
                 facts = facts_of(footer, self._columns)
                 encoded = [name for name in self._encoded if _largest_chunk(footer, name) <= _DICTIONARY_BYTES]
                 # with pre_buffer, what was read ahead is held in memory until the file is closed
@@ -226,6 +246,17 @@ def _ranges(rows: int, size: int, first: int) -> Iterator[tuple[int, int]]:
     """
     stops = range(first, rows + size, size)
     return ((max(0, stop - size), min(stop, rows)) for stop in stops)
+
+
+def _selected(rows: pyarrow.RecordBatch, columns: list[str]) -> pyarrow.RecordBatch:
+    """These columns; those that are not there are NULL."""
+    import pyarrow as pa
+
+    names = rows.schema.names
+    if set(columns).issubset(names):
+        return rows.select(columns)
+    found = [rows.column(name) if name in names else pa.nulls(rows.num_rows) for name in columns]
+    return pa.RecordBatch.from_arrays(found, columns)
 
 
 def _rows_at_a_time(facts: ParquetFacts) -> int:

@@ -50,6 +50,8 @@ class FileSource(SplitSource):
     """
 
     splits_are = "files"
+    #: whether the declared columns may be absent from a Parquet file
+    _nullable = False
 
     def __init__(
         self,
@@ -170,7 +172,8 @@ class FileSource(SplitSource):
             return LineFileEnumerator(self._paths, interval_s, known, whole_files=whole_files)
         if isinstance(self._content, AvroFormat):
             return AvroFileEnumerator(self._paths, interval_s, known)
-        return ParquetFileEnumerator(self._content.columns, self._paths, interval_s, known)
+        columns = self._content.columns
+        return ParquetFileEnumerator(columns, self._paths, interval_s, known, columns if self._nullable else ())
 
     def create_reader(self) -> SplitReader:
         systems = FileSystems(folders_of(self._paths))

@@ -123,6 +123,11 @@ class Dialect(ABC):
         """The name in the catalogue that an identifier without quotes stands for."""
         return name.lower()
 
+    def identifier(self, text: str) -> str:
+        """The name in the catalogue that an identifier stands for, with quotes or without."""
+        quote = text[:1]
+        return text[1:-1].replace(quote * 2, quote) if quote in ('"', "`") else self.unquoted(text)
+
     def column_key(self, name: str) -> str:
         """The same text for all names of a column that the database takes for the same."""
         return name.lower()

@@ -109,16 +109,10 @@ def user_statement(sql: str, width: int, dialect: Dialect) -> JdbcStatement:
     insert = dialect.insert.match(sql)
     if insert is None:
         return JdbcStatement(dialect, sql, width)
-    table, columns = (_names(insert[part] or "", dialect) for part in ("table", "columns"))
-    return JdbcStatement(dialect, sql, width, table, columns, values=insert["values"].count("?"))
-
-
-def _names(text: str, dialect: Dialect) -> tuple[str, ...]:
-    """The identifiers in a text, those without quotes as the database's catalogue has them."""
-    found = re.findall(_NAME, text)
-    return tuple(
-        name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '"`' else dialect.unquoted(name) for name in found
+    table, columns = (
+        tuple(map(dialect.identifier, re.findall(_NAME, insert[part] or ""))) for part in ("table", "columns")
     )
+    return JdbcStatement(dialect, sql, width, table, columns, values=insert["values"].count("?"))
 
 
 def upsert_statement(table: str, columns: Sequence[str], key_columns: Sequence[str], dialect: Dialect) -> JdbcStatement:
