@@ -38,8 +38,7 @@ def grouped(
     Raises:
         ProgramError: a column is not grouped, or a function does not take its argument.
     """
-    of_window, rest = windows.of_group(planner, relation, keys)
-    groups = _Groups(planner, of_window, rest)
+    groups = _Groups(planner, windows.of_group(planner, relation, keys))
     behind = [(name, groups.result(expression)) for name, expression in items]
     tested = None if having is None else groups.result(having)
     return planner.calc(groups.relation(), behind, tested)
@@ -48,16 +47,16 @@ def grouped(
 class _Groups:
     """Collects what an aggregate computes, as the expressions behind it need it."""
 
-    def __init__(self, planner: Planner, window: windows.GroupWindow, keys: Sequence[Expression]) -> None:
+    def __init__(self, planner: Planner, window: windows.GroupWindow) -> None:
         self._planner, self._window = planner, window
-        self._scope = planner.scope(window.relation)
+        self._fields = window.relation.of
         self._taken = set(windows.BOUNDS) if window.window is not None else set[str]()
         self._columns: dict[Expression, tuple[str, Node]] = {}
         self._calls: dict[str, tuple[AggregateCall, LogicalType]] = {}
-        for key in keys:
+        for key in window.keys:
             planner.no_aggregate(key, "Aggregate expression is illegal in GROUP BY clause")
             self._no_nested(self._column(key)[1], "a key", key)
-        self._keys = {key: self._column(key)[0] for key in keys}
+        self._keys = {key: self._column(key)[0] for key in window.keys}
         self._time = None if window.time is None else self._column(window.time, windows.TIME)[0]
         self._taken.update(self._keys.values())
         self._heads = {_head(key) for key in (*self._keys, *window.bounds)}
@@ -67,11 +66,10 @@ class _Groups:
         return syntax.rebuilt(expression, self._replaced)
 
     def relation(self) -> Relation:
-        """The aggregate, behind which bounds of windows are times."""
         source, window = self._window.relation, self._window.window
         if self._columns:
             source = project(source, list(self._columns.values()))
-        of = {field.name: field for field in source.fields}
+        of = source.of
         keys = tuple(dict.fromkeys(self._keys.values()))
         fields = [of[key]._replace(time=None) for key in keys]
         fields += [Field(call.name, kind) for call, kind in self._calls.values()]
@@ -90,16 +88,16 @@ class _Groups:
         if value.type.arrow.num_fields:
             raise self._planner.error(
                 f"{what} of type {value.type}: {value.text}",
-                getattr(expression, "at", None),
                 "numbers, texts, times, booleans and bytes",
                 "take a field of the row or an element, or to_data_stream(table).key_by(...)",
+                at=getattr(expression, "at", None),
             )
 
     def _column(self, expression: Expression, name: str = "") -> tuple[str, Node]:
         """The column before the aggregate that is this expression. It has this name, or the expression's text."""
         found = self._columns.get(expression)
         if found is None:
-            computed: Node = resolve_expression(expression, self._scope)
+            computed: Node = resolve_expression(expression, self._planner, self._fields)
             name = fresh(column_of(computed) or name or computed.text, self._taken)
             found = self._columns[expression] = name, computed
         return found
@@ -117,8 +115,8 @@ class _Groups:
             raise self._planner.error(
                 f"Call to auxiliary group function '{expression.name}' must have matching call to group function "
                 f"'{kind}' in GROUP BY clause",
-                expression.at,
                 f"the same arguments as those of {kind} in GROUP BY",
+                at=expression.at,
             )
         if isinstance(expression, Column):
             outer = self._keys.get(Column(expression.path[:1]))
@@ -126,9 +124,9 @@ class _Groups:
                 return Column((outer, *expression.path[1:]))
             raise self._planner.error(
                 f"Expression '{'.'.join(expression.path)}' is not being grouped",
-                expression.at,
                 "columns of GROUP BY, and calls of aggregate functions",
                 f"add it to GROUP BY, or take MAX({'.'.join(expression.path)})",
+                at=expression.at,
             )
         return None
 
@@ -136,7 +134,7 @@ class _Groups:
         assert self._window.window is not None
         if bound == windows.TIME and self._time is None and isinstance(expression, Call):
             raise self._planner.error(
-                f"{expression.name} of a window of processing time", expression.at, "a window of event time"
+                f"{expression.name} of a window of processing time", "a window of event time", at=expression.at
             )
         return Call("PROCTIME") if bound == "PROCTIME" else Column((bound,))
 
@@ -153,7 +151,7 @@ class _Groups:
             case "COUNT", [Literal(value)] if value is not None and not call.distinct:
                 args = []
         if len(args) != 1 and (function != "COUNT" or args or call.distinct):
-            raise self._planner.error(f"{function} of {len(args)} arguments", call.at, f"{function}(x)")
+            raise self._planner.error(f"{function} of {len(args)} arguments", f"{function}(x)", at=call.at)
         column, kind, text = None, None, "*"
         if args:
             column, computed = self._column(args[0])
@@ -164,16 +162,16 @@ class _Groups:
         if result is None:
             raise self._planner.error(
                 f"Cannot apply '{function}' to arguments of type '{function}(<{kind}>)'",
-                call.at,
                 f"{function}(<{AGGREGATES[function]}>)",
                 f"{function}(CAST({text} AS {'STRING' if function == 'LISTAGG' else 'DOUBLE'}))",
+                at=call.at,
             )
         name = f"{function}({'DISTINCT ' * call.distinct}{text}{f', {separator!r}' if separator != ',' else ''})"
         condition = None
         if call.condition is not None:
             condition, tested = self._column(call.condition)
             if tested.type.root != "BOOLEAN":
-                raise self._planner.error(f"a FILTER of type {tested.type}: {tested.text}", call.at, "BOOLEAN")
+                raise self._planner.error(f"a FILTER of type {tested.type}: {tested.text}", "BOOLEAN", at=call.at)
             name += f" FILTER (WHERE {tested.text})"
         if name not in self._calls and name in self._taken:
             name = fresh(name, self._taken)

@@ -169,8 +169,14 @@ def _days_text(value: datetime.timedelta) -> str:
 
 
 def _cut_bytes(run: Run, values: Values, source: LogicalType, target: LogicalType) -> Values:
+    """Bytes cut to the length of the type, those of BINARY filled up with zeros."""
     data = pc.cast(values, pa.binary())
-    return data if target.precision == MAX_LENGTH else pc.binary_slice(data, 0, target.precision)
+    if target.precision == MAX_LENGTH:
+        return data
+    if target.root == "BINARY" and source.sizes != target.sizes:
+        zeros = pa.scalar(bytes(target.precision), data.type)
+        data = pc.binary_join_element_wise(data, zeros, pa.scalar(b"", data.type))
+    return pc.binary_slice(data, 0, target.precision)
 
 
 _SPACES = "".join(map(chr, range(0x21)))

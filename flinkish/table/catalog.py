@@ -6,7 +6,7 @@ All tables belong to the program, whether they are temporary or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from flinkish.errors import ProgramError
 from flinkish.table.plan import Relation
 from flinkish.table.schema import TableDescriptor, like
 from flinkish.table.syntax import TableDefinition
+from flinkish.table.tokens import where_of
 
 if TYPE_CHECKING:
     from flinkish.table.udf import UserFunction
@@ -34,6 +35,15 @@ def name_of(path: str) -> str:
     return path.replace("`", "").removeprefix("default_catalog.").removeprefix("default_database.")
 
 
+def nearest(name: str, names: Iterable[str], kind: str = "a column") -> tuple[str, str]:
+    """What was expected where a name is unknown, and the hint with the nearest ones."""
+    known = list(dict.fromkeys(names))
+    folded = [each for each in known if each.lower() == name.lower()]
+    near = folded or get_close_matches(name, known, 3, 0.6)
+    shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    return f"{kind}: {shown or 'there is none'}", f"did you mean {' or '.join(near)}?" if near else ""
+
+
 @dataclass
 class Catalog:
     """What names mean in the queries of a program.
@@ -42,7 +52,6 @@ class Catalog:
         zone: gives the time zone of the session (``table.local-time-zone``).
         is_batch: gives whether the program is a batch one, whose aggregates have only their last results.
         tables: a view is its relation.
-        texts: the statements of views.
         temporary: the names of temporary tables and views; all belong to the program, whether they are or not.
     """
 
@@ -50,11 +59,9 @@ class Catalog:
     is_batch: Callable[[], bool]
     tables: dict[str, TableDescriptor | Relation] = field(default_factory=dict)
     functions: dict[str, UserFunction] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
     temporary: set[str] = field(default_factory=set)
 
     def table(self, name: str) -> TableDescriptor | Relation | None:
-        """The table or view of that name."""
         return self.tables.get(name_of(name))
 
     def function(self, name: str) -> UserFunction | None:
@@ -72,16 +79,15 @@ class Catalog:
         """The table or view of that name. Raises ProgramError, with the nearest names, if there is none."""
         found = self.table(name)
         if found is None:
-            near = get_close_matches(name, self.tables, 3) or sorted(self.tables)[:10]
-            expected = ", ".join(near) or "a table that CREATE TABLE has declared"
-            raise ProgramError(f"there is no table '{name_of(name)}'", where=where, expected=expected)
+            expected, hint = nearest(name, self.tables, "a table")
+            raise ProgramError(f"there is no table '{name_of(name)}'", where=where, expected=expected, hint=hint)
         return found
 
     def with_base(self, definition: TableDefinition, statement: str) -> TableDefinition:
         """The definition of a table that may be LIKE another one."""
         if definition.like is None:
             return definition
-        where = f"SQL: {statement.strip()[:300]}"
+        where = where_of(statement)
         base = self.known(definition.like, where)
         if isinstance(base, Relation):
             raise ProgramError(f"'{definition.like}' is a view", where=where, expected="LIKE a table of CREATE TABLE")
@@ -106,11 +112,10 @@ class Catalog:
 
     def remove(self, name: str) -> None:
         self.tables.pop(name, None)
-        self.texts.pop(name, None)
         self.temporary.discard(name)
 
     def drop(self, kind: str, path: str, tolerant: bool) -> bool:
-        """Remove what is a TABLE, VIEW or FUNCTION, or ANY table or view. Returns whether it was there.
+        """Remove what is a TABLE, VIEW or FUNCTION. Returns whether it was there.
 
         Raises:
             ProgramError: it is not there, unless ``tolerant``.
@@ -121,7 +126,7 @@ class Catalog:
                 raise ProgramError(f"there is no function '{name}'", where=_WHERE)
             return self.functions.pop(name.lower(), None) is not None
         entry = self.table(name) if tolerant else self.known(path)
-        fits = entry is not None and kind in ("ANY", "VIEW" if isinstance(entry, Relation) else "TABLE")
+        fits = entry is not None and kind == ("VIEW" if isinstance(entry, Relation) else "TABLE")
         if fits:
             self.remove(name)
         elif not tolerant:

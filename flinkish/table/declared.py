@@ -7,10 +7,12 @@ shows the list. Values of options may be secrets: no message quotes one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
 
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import (
@@ -23,6 +25,7 @@ from flinkish.common.serialization import (
 from flinkish.common.typeinfo import RowTypeInfo, Types
 from flinkish.common.types import Row
 from flinkish.common.units import parse_boolean
+from flinkish.connectors.columns import RecordReader
 from flinkish.errors import ConfigurationError
 from flinkish.formats._csv_values import CsvDialect, CsvReading
 from flinkish.formats._json_values import JsonReading, JsonWriting
@@ -32,9 +35,7 @@ from flinkish.formats.json import JsonRowDeserializationSchema, JsonRowSerializa
 from flinkish.formats.json_columns import JsonColumns
 from flinkish.table.logical_types import BIGINT, BYTES, INT, STRING, LogicalType, map_of, timestamp_ltz
 from flinkish.table.schema import TableDescriptor
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from flinkish.table.syntax import ColumnDefinition
 
 T = TypeVar("T")
 
@@ -89,20 +90,12 @@ _FORMATS_OF = {
 }
 #: The standards of texts of times -> what stands between date and time.
 _STANDARDS = {"sql": " ", "iso-8601": "T"}
-_RECORD = {
+#: The metadata of Kafka's records: their keys, with their types; and those that are written.
+_METADATA = {
     "topic": STRING, "partition": INT, "offset": BIGINT, "timestamp": timestamp_ltz(3), "timestamp-type": STRING,
     "headers": map_of(STRING, BYTES), "leader-epoch": INT,
 }  # fmt: skip
-#: Connector -> the keys of its metadata, with their types.
-METADATA: dict[str, dict[str, LogicalType]] = {
-    "kafka": _RECORD,
-    "upsert-kafka": _RECORD,
-    "filesystem": {
-        "file.path": STRING, "file.name": STRING, "file.size": BIGINT, "file.modification-time": timestamp_ltz(3),
-    },
-}  # fmt: skip
-#: Those that are written.
-WRITABLE = {"kafka": ("timestamp", "headers"), "upsert-kafka": ("timestamp", "headers")}
+_WRITTEN = ("timestamp", "headers")
 
 
 class Format(NamedTuple):
@@ -113,11 +106,42 @@ class Format(NamedTuple):
     option: str
 
 
-class Options:
-    """The options of a table.
+@dataclass(frozen=True)
+class Columns:
+    types: dict[str, LogicalType]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.types)
+
+    @property
+    def row_type(self) -> RowTypeInfo:
+        return Types.ROW_NAMED(self.names, [kind.info for kind in self.types.values()])
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, kind.arrow) for name, kind in self.types.items()])
+
+    def only(self, names: Collection[str]) -> Columns:
+        return Columns({name: kind for name, kind in self.types.items() if name in names})
+
+    def named(self, names: Sequence[str]) -> Columns:
+        return Columns(dict(zip(names, self.types.values(), strict=True)))
+
+
+def _placed(columns: Iterable[ColumnDefinition]) -> Iterator[str]:
+    """The names of columns, and a pattern for what is inside of them."""
+    for column in columns:
+        yield column.name
+        if column.type is not None and column.type.parts:
+            yield f"{column.name}.*"
+
+
+class DeclaredTable:
+    """A table: its options, and its columns.
 
     Raises:
-        ConfigurationError: there is no such connector or format, or an option is not one of theirs.
+        ConfigurationError: there is no such connector, format, option or metadata, or they do not fit together.
     """
 
     def __init__(self, table: TableDescriptor, name: str) -> None:
@@ -129,7 +153,7 @@ class Options:
             raise self.error(f"there is no connector {self.connector!r}", ", ".join(_OPTIONS))
         known = ["connector", *_OPTIONS[self.connector].split()]
         fields = [option for option in known if option.startswith("fields.")]
-        known += [option.replace("*", column.name) for option in fields for column in table.definition.columns]
+        known += [option.replace("*", each) for option in fields for each in _placed(table.definition.columns)]
         known = [option for option in known if option not in fields]
         #: the formats of the value (or of files) and of the key
         self.format = self._format(("format", "value.format"), known)
@@ -145,6 +169,22 @@ class Options:
             why = next((why for pattern, why in _NO_EFFECT.items() if fnmatchcase(option, pattern)), None)
             if why is not None:
                 warn_without_effect(f"the option '{option}' of a table", why)
+        self.primary_key = table.definition.primary_key
+        columns = table.definition.columns
+        self.physical = Columns({each.name: each.type for each in columns if each.type and each.metadata is None})
+        #: the columns of metadata: name -> its key
+        self.metadata: dict[str, str] = {}
+        #: those that are not written
+        self.virtual: set[str] = set()
+        #: the types of both, in the order in which the table has them
+        self._kinds: dict[str, LogicalType] = {}
+        for column in columns:
+            if column.metadata is not None:
+                self.metadata[column.name] = column.metadata
+                self._kinds[column.name] = self._checked(column.metadata, column.name, column.type)
+                self.virtual |= {column.name} if column.virtual else set()
+            elif column.name in self.physical.types:
+                self._kinds[column.name] = self.physical.types[column.name]
 
     def _format(self, names: tuple[str, ...], known: list[str]) -> Format | None:
         option = next((name for name in names if name in self.given and name in known), None)
@@ -193,7 +233,6 @@ class Options:
 
     @property
     def parallelism(self) -> int | None:
-        """That of the sink, if it is set."""
         found = self.get("sink.parallelism", int, None)
         if found is not None and found < 1:
             raise self.error("the value of the option 'sink.parallelism' is less than 1", "the number of subtasks")
@@ -208,71 +247,13 @@ class Options:
         connector = f", connector '{self.connector}'" * bool(self.connector)
         return ConfigurationError(what, where=f"table '{self.name}'{connector}", expected=expected, hint=hint)
 
-
-@dataclass(frozen=True)
-class Columns:
-    """Columns with their types, in their order."""
-
-    types: dict[str, LogicalType]
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.types)
-
-    @property
-    def row_type(self) -> RowTypeInfo:
-        """The type of Rows of them."""
-        return Types.ROW_NAMED(self.names, [kind.info for kind in self.types.values()])
-
-    @property
-    def schema(self) -> pa.Schema:
-        """That of batches of them."""
-        import pyarrow as pa
-
-        return pa.schema([(name, kind.arrow) for name, kind in self.types.items()])
-
-    def only(self, names: Collection[str]) -> Columns:
-        """Those of them that have these names."""
-        return Columns({name: kind for name, kind in self.types.items() if name in names})
-
-    def named(self, names: Sequence[str]) -> Columns:
-        """The same with other names."""
-        return Columns(dict(zip(names, self.types.values(), strict=True)))
-
-
-class DeclaredTable(Options):
-    """A table.
-
-    Raises:
-        ConfigurationError: there is no such connector, format, option or metadata, or they do not fit together.
-    """
-
-    def __init__(self, table: TableDescriptor, name: str) -> None:
-        super().__init__(table, name)
-        self.primary_key = table.definition.primary_key
-        columns = table.definition.columns
-        self.physical = Columns({each.name: each.type for each in columns if each.type and each.metadata is None})
-        #: the columns of metadata: name -> its key
-        self.metadata: dict[str, str] = {}
-        #: those that are not written
-        self.virtual: set[str] = set()
-        #: the types of both, in the order in which the table has them
-        self._kinds: dict[str, LogicalType] = {}
-        for column in columns:
-            if column.metadata is not None:
-                self.metadata[column.name] = column.metadata
-                self._kinds[column.name] = self._checked(column.metadata, column.name, column.type)
-                self.virtual |= {column.name} if column.virtual else set()
-            elif column.name in self.physical.types:
-                self._kinds[column.name] = self.physical.types[column.name]
-
     @property
     def is_keyed(self) -> bool:
         """Whether its records are changes of the row of their key."""
         return self.connector == "upsert-kafka"
 
     def _checked(self, key: str, column: str, declared: LogicalType | None) -> LogicalType:
-        known = METADATA.get(self.connector, {})
+        known = _METADATA if self.connector.endswith("kafka") else {}
         if key not in known:
             listed = ", ".join(known) or "none: the connector has no metadata"
             raise self.error(f"there is no metadata {key!r} (column '{column}')", listed)
@@ -283,18 +264,12 @@ class DeclaredTable(Options):
             raise self.error(f"the column '{column}' of the metadata {key!r} has the type {declared}", str(kind))
         return declared
 
-    def schema(self, used: Sequence[str]) -> pa.Schema:
-        """The columns that are used, as batches have them."""
-        return Columns({name: self._kinds[name] for name in used}).schema
+    def columns(self, used: Sequence[str]) -> Columns:
+        """The columns that are used, in their order."""
+        return Columns({name: self._kinds[name] for name in used})
 
     def facts(self, used: Collection[str]) -> dict[str, str]:
-        """The columns of metadata that are used, with their keys."""
         return {name: key for name, key in self.metadata.items() if name in used}
-
-    def read_from(self, used: Collection[str], stored: Columns) -> Columns:
-        """The columns that are read of those that are stored together: the used ones, or one that says how many rows
-        there are."""
-        return stored.only(used) if stored.only(used).types else stored.only(stored.names[:1])
 
     @property
     def written(self) -> Columns:
@@ -303,10 +278,9 @@ class DeclaredTable(Options):
         Raises:
             ConfigurationError: one of them is metadata that cannot be written.
         """
-        known = WRITABLE.get(self.connector, ())
         for name, key in self.metadata.items():
-            if name not in self.virtual and key not in known:
-                expected = f"METADATA VIRTUAL, or one of {', '.join(known)}" if known else "METADATA VIRTUAL"
+            if name not in self.virtual and key not in _WRITTEN:
+                expected = f"METADATA VIRTUAL, or one of {', '.join(_WRITTEN)}"
                 raise self.error(f"the metadata {key!r} (column '{name}') cannot be written", expected)
         return Columns({name: kind for name, kind in self._kinds.items() if name not in self.virtual})
 
@@ -335,7 +309,7 @@ class DeclaredTable(Options):
 class TableFormat:
     """A format with the options that a table gives it, for messages with these fields."""
 
-    def __init__(self, options: Options, of: Format, columns: Columns) -> None:
+    def __init__(self, options: DeclaredTable, of: Format, columns: Columns) -> None:
         self._options, self._of, self._columns = options, of, columns
         if of.name == "raw" and [kind.root for kind in columns.types.values()] not in (["VARCHAR"], ["VARBINARY"]):
             listed = ", ".join(f"{name} {kind}" for name, kind in columns.types.items())
@@ -421,8 +395,12 @@ def _unescaped(text: str) -> str:
     return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
+def rows_reader(row_type: RowTypeInfo) -> Callable[[pa.RecordBatch], list[Any]]:
+    """What makes Rows of batches of their columns."""
+    return RecordReader(row_type, "a table").read
+
+
 def takes_changes(table: TableDescriptor) -> bool:
-    """Whether a table can be written with updates and deletes: some connectors need a primary key for that."""
     connector = table.options.get("connector")
     if connector in ("jdbc", "delta", "upsert-kafka"):
         return bool(table.definition.primary_key)

@@ -1,12 +1,14 @@
-"""What EXPLAIN shows: the tree of a plan, in the words of Flink's plans."""
+"""What EXPLAIN and DESCRIBE show: the tree of a plan, in the words of Flink's plans, and the columns of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from flinkish.common.types import Row
 from flinkish.runtime.columns.described import WindowAssigner
 from flinkish.table import plan
-from flinkish.table.plan import Aggregate, Changes, Relation, Sink
+from flinkish.table.plan import Aggregate, Changes, Relation, Sink, TimeAttribute
+from flinkish.table.syntax import ColumnDefinition, TableDefinition
 
 CATALOG = "default_catalog.default_database."
 
@@ -16,17 +18,12 @@ def explain(plans: Iterable[Relation | Sink]) -> str:
     return "\n\n".join("\n".join(_lines(root)) for root in plans) + "\n"
 
 
-def _lines(root: Relation | Sink) -> list[str]:
-    lines: list[str] = []
-    work: list[tuple[Relation | Sink, str, str]] = [(root, "", "")]
-    while work:
-        node, first, below = work.pop()
-        lines.append(first + text_of(node))
-        inputs = (node.input,) if isinstance(node, Sink) else node.inputs
-        for at, one in reversed(list(enumerate(inputs))):
-            last = at == len(inputs) - 1
-            work.append((one, below + ("+- " if last else ":- "), below + ("   " if last else ":  ")))
-    return lines
+def _lines(node: Relation | Sink, first: str = "", below: str = "") -> Iterator[str]:
+    yield first + text_of(node)
+    inputs = (node.input,) if isinstance(node, Sink) else node.inputs
+    for at, one in enumerate(inputs, 1):
+        last = at == len(inputs)
+        yield from _lines(one, below + ("+- " if last else ":- "), below + ("   " if last else ":  "))
 
 
 def text_of(node: Relation | Sink) -> str:
@@ -85,8 +82,42 @@ def _aggregate(node: Aggregate) -> str:
     return f"{'Group' if node.window is None else 'Window'}Aggregate({', '.join(parts)})"
 
 
-def changing(relation: Relation) -> str:
-    """The node by which rows of a relation change, as Flink names it."""
+def no_changes_for(consumer: str, relation: Relation) -> str:
+    """Flink's sentence on a consumer of rows that change, with the node by which they do."""
     while not isinstance(relation, Aggregate) and relation.inputs:
         relation = next((one for one in relation.inputs if one.changes is Changes.RETRACT), relation.inputs[0])
-    return text_of(relation)
+    return f"{consumer} doesn't support consuming update changes which is produced by node {text_of(relation)}"
+
+
+def described(relation: Relation, definition: TableDefinition) -> tuple[list[str], list[Row]]:
+    """The columns of a table as DESCRIBE shows them: the names of what is shown, and a row for each. ``definition``:
+    that of the table; of a view it is empty."""
+    source, mark = relation, ""
+    if isinstance(source, plan.Watermarks):
+        delay = f" - INTERVAL '{source.delay_ms / 1_000:g}' SECOND" if source.delay_ms else ""
+        mark = source.watermark.text if source.watermark is not None else f"`{source.time}`{delay}"
+        source = source.input
+    outputs = source.outputs if isinstance(source, plan.Calc) else ()
+    texts = {field.name: output.text for field, output in zip(source.fields, outputs, strict=False)}
+    of = {column.name: column for column in definition.columns}
+    shown = ["name", "type", "null", "key", "extras", "watermark", "comment"]
+    rows = []
+    for field in relation.fields:
+        column = of.get(field.name, ColumnDefinition(field.name))
+        nullable = field.name not in definition.required and field.time is not TimeAttribute.PROCTIME
+        key = f"PRI({', '.join(definition.primary_key)})" if field.name in definition.primary_key else ""
+        marked = mark if definition.watermark is not None and definition.watermark[0] == field.name else ""
+        extras = _extras(column, texts.get(field.name, ""))
+        rows.append([field.name, field.shown, str(nullable).upper(), key, extras, marked, column.comment])
+    if not any(row[-1] for row in rows):
+        shown, rows = shown[:-1], [row[:-1] for row in rows]
+    return shown, [Row(*row) for row in rows]
+
+
+def _extras(column: ColumnDefinition, computed: str) -> str:
+    if column.expression is not None:
+        return f"AS {computed}"
+    if column.metadata is None:
+        return ""
+    source = f" FROM '{column.metadata}'" if column.metadata != column.name else ""
+    return f"METADATA{source}{' VIRTUAL' * column.virtual}"

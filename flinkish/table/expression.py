@@ -23,8 +23,9 @@ from flinkish.errors import ArgumentTypeError, ProgramError, UnsupportedOperatio
 from flinkish.table import logical_types as types
 from flinkish.table import syntax
 from flinkish.table.logical_types import LogicalType
+from flinkish.table.refusals import refusing
 from flinkish.table.sql import parse_type
-from flinkish.table.sql_types import MILLISECONDS, MONTHS
+from flinkish.table.sql_expressions import MILLISECONDS, MONTHS
 
 __all__ = ["Expression", "TimeIntervalUnit", "TimePointUnit"]
 
@@ -212,10 +213,7 @@ class Expression:
         found = call("JSON_VALUE", self, path)
         return found if returning_type is None else found.try_cast(returning_type)
 
-    def over(self, alias: Any) -> NoReturn:
-        """Raises UnsupportedOperationError: there are no OVER aggregates."""
-        expected, hint = "group_by(...), or window(...)", "t_env.to_data_stream(table).key_by(...).process(...)"
-        raise UnsupportedOperationError("OVER aggregates are not supported", where=_WHERE, expected=expected, hint=hint)
+    over = refusing("OVER", "Expression.over()")
 
     def __getitem__(self, index: Any) -> Expression:
         return call("ITEM", self, index)
@@ -245,7 +243,6 @@ class Expression:
 
 
 def text_of(node: syntax.Expression) -> str:
-    """An expression of the program, for people."""
     match node:
         case syntax.Column(path):
             return ".".join(path)

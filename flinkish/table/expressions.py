@@ -12,6 +12,7 @@ from flinkish.errors import ArgumentTypeError
 from flinkish.table import syntax
 from flinkish.table.expression import Expression, calling, logical_type, node_of
 from flinkish.table.expression import call as _call
+from flinkish.table.refusals import refusing
 from flinkish.table.sql import parse_expression
 
 __all__ = [
@@ -68,19 +69,6 @@ def log(v: Any, base: Any = None) -> Expression:
     return _call("LN", v) if base is None else _call("LOG", base, v)
 
 
-def rand_integer(bound: Any, seed: Any = None) -> Expression:
-    """A random whole number from 0 to below the bound."""
-    return _call("RAND_INTEGER", *(() if seed is None else (seed,)), bound)
-
-
-def json_object(on_null: Any = None, *args: Any) -> Expression:
-    return _call("JSON_OBJECT", *args)
-
-
-def json_array(on_null: Any = None, *args: Any) -> Expression:
-    return _call("JSON_ARRAY", *args)
-
-
 def with_all_columns() -> Expression:
     return Expression(syntax.Star())
 
@@ -113,6 +101,9 @@ map_from_arrays = _function("MAP_FROM_ARRAYS", 2)
 pi = _function("PI")
 e = _function("E")
 rand = _function("RAND", 0, 1)
+rand_integer = _function("RAND_INTEGER", 1, 2)
+json_object = _function("JSON_OBJECT", 0, None)
+json_array = _function("JSON_ARRAY", 0, None)
 atan2 = _function("ATAN2", 2)
 concat = _function("CONCAT", 1, None)
 concat_ws = _function("CONCAT_WS", 2, None)
@@ -121,11 +112,9 @@ coalesce = _function("COALESCE", 1, None)
 json_string = _function("JSON_STRING", 1)
 if_then_else = _function("CASE", 3)
 timestamp_diff = _function("TIMESTAMPDIFF", 3)
-# windows of rows are refused
-row_interval = _function("ROW_INTERVAL", 1)
-# columns for `select`, given as columns, as numbers that count from 1, or as a `range_` from one to another
-range_ = _function("RANGE", 2)
-with_columns = _function("WITH_COLUMNS", 1, None)
-without_columns = _function("WITHOUT_COLUMNS", 1, None)
+row_interval = refusing("rows", "row_interval()")
+range_, with_columns, without_columns = (
+    refusing("ranges", f"{name}()") for name in ("range_", "with_columns", "without_columns")
+)
 
 supply_names(__name__)

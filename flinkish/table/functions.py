@@ -70,11 +70,9 @@ class Run:
         self.failures: list[Failure] = []
 
     def mask(self, condition: Values) -> npt.NDArray[np.bool_]:
-        """The rows in which the condition is true."""
         return np.asarray(pc.fill_null(self.array(condition), False).to_numpy(zero_copy_only=False))
 
     def fail(self, condition: Values, why: str) -> None:
-        """Marks the rows in which ``condition`` is true."""
         self.failures.append(Failure(self.mask(condition), lambda row: why))
 
     def fail_where(self, position: int, chosen: npt.NDArray[np.bool_]) -> None:
@@ -82,7 +80,6 @@ class Run:
         self.failures += [Failure(failure.rows & chosen, failure.why) for failure in self.inner[position]]
 
     def array(self, values: Values) -> pa.Array:
-        """The values as a column."""
         return pa.repeat(values, self.rows) if isinstance(values, pa.Scalar) else values
 
     def each(self, function: Callable[..., Any], *columns: Values, strict: bool = True, to: Any = None) -> Values:
@@ -148,7 +145,6 @@ def by_numpy(function: Callable[..., Any], to: pa.DataType, *columns: Values) ->
 
 
 def holds(condition: Values) -> bool:
-    """Whether the condition is true in some row."""
     return pc.any(condition).as_py() is True
 
 
@@ -255,7 +251,6 @@ def special(name: str, signature: str, rule: TypeRule, kernel: Kernel, **propert
 
 
 def plain(function: Kernel) -> Kernel:
-    """A kernel of Arrow as one of ours."""
     return lambda run, *columns: function(*columns)
 
 

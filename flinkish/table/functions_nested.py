@@ -182,7 +182,6 @@ def _at(text: str, path: str) -> Any:
 
 
 def _json_text(value: Any) -> str:
-    """JSON as Jackson writes it."""
     match value:
         case dict():
             return f"{{{','.join(f'{json.dumps(k, ensure_ascii=False)}:{_json_text(v)}' for k, v in value.items())}}}"

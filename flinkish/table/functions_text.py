@@ -24,7 +24,6 @@ from flinkish.table.logical_types import BOOLEAN, BYTES, INT, STRING, LogicalTyp
 
 
 def _fixed(*values: Values) -> bool:
-    """Whether all rows have these values, and none is NULL."""
     return all(isinstance(value, pa.Scalar) and value.is_valid for value in values)
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.errors import ProgramError
-from flinkish.table.catalog import name_of
+from flinkish.table.catalog import name_of, nearest
 from flinkish.table.declared import takes_changes
-from flinkish.table.explain import CATALOG, changing
+from flinkish.table.explain import CATALOG, no_changes_for
 from flinkish.table.functions import Run, Values
 from flinkish.table.logical_types import NULL, LogicalType
 from flinkish.table.plan import Calc, Changes, Relation, Sink
@@ -30,10 +30,8 @@ def sink_of(planner: Planner, insert: Insert) -> Sink:
     table = planner.catalog.table(insert.target)
     if not isinstance(table, TableDescriptor):
         if table is not None:
-            raise planner.error(f"'{name}' is a view", None, "a table of CREATE TABLE as the target of INSERT")
-        raise planner.error(
-            f"there is no table '{name}'", None, *planner.nearest(name, planner.catalog.tables, "a table")
-        )
+            raise planner.error(f"'{name}' is a view", "a table of CREATE TABLE as the target of INSERT")
+        raise planner.error(f"there is no table '{name}'", *nearest(name, planner.catalog.tables, "a table"))
     stored = persisted(table.definition)
     relation = planner.whole(insert.query)
     key = [column for column in table.definition.required if column in stored]
@@ -65,9 +63,7 @@ def _check_changes(
     key = table.definition.primary_key
     if not takes_changes(table):
         raise planner.error(
-            f"Table sink '{CATALOG}{name}' doesn't support consuming update changes which is produced by node "
-            f"{changing(relation)}",
-            None,
+            no_changes_for(f"Table sink '{CATALOG}{name}'", relation),
             "a table that takes updates: print, blackhole, or jdbc, delta and upsert-kafka with a PRIMARY KEY",
             f"declare PRIMARY KEY (...) NOT ENFORCED in CREATE TABLE {name}, or aggregate in windows",
         )
@@ -75,7 +71,6 @@ def _check_changes(
         raise planner.error(
             f"The rows of the query change by the columns ({', '.join(changed)}), the PRIMARY KEY of '{name}' is "
             f"({', '.join(key)})",
-            None,
             "the same columns",
             f"declare PRIMARY KEY ({', '.join(changed)}) NOT ENFORCED in CREATE TABLE {name}",
         )
@@ -87,13 +82,13 @@ def _targets(
     absent = next((column for column in key if column not in columns), None)
     if absent is not None:
         what = f"Column '{absent}' has no default value and does not allow NULLs"
-        raise planner.error(what, None, f"the columns of '{name}' that are NOT NULL too", f"({', '.join(key)}, ...)")
+        raise planner.error(what, f"the columns of '{name}' that are NOT NULL too", f"({', '.join(key)}, ...)")
     unknown = next((column for column in columns if column not in stored), None)
     if unknown is not None:
-        raise planner.error(f"Unknown target column '{unknown}' of '{name}'", None, *planner.nearest(unknown, stored))
+        raise planner.error(f"Unknown target column '{unknown}' of '{name}'", *nearest(unknown, stored))
     twice = next((column for column in columns if columns.count(column) > 1), None)
     if twice is not None:
-        raise planner.error(f"Target column '{twice}' is assigned more than once", None, "each column once")
+        raise planner.error(f"Target column '{twice}' is assigned more than once", "each column once")
     return list(columns)
 
 
@@ -105,7 +100,6 @@ def _misfit(
     return planner.error(
         f"Column types of query result and sink for '{CATALOG}{name}' do not match. Cause: {cause}. "
         f"Query schema: [{query}] Sink schema: [{sink}]",
-        None,
         "the columns of the table in their order, or INSERT INTO t (a, b) ...",
         "CAST(x AS type) converts a column",
     )
@@ -115,7 +109,7 @@ def _keyed(relation: Relation, key: Sequence[str]) -> Relation:
     """The relation whose columns of the primary key, and those that are NOT NULL, must not be NULL."""
     if not key or not isinstance(relation, Calc):
         return relation
-    names = [field.name for field in relation.fields]
+    names = relation.names
     outputs = tuple(
         Required(each.type, name, args=(each,)) if name in key else each
         for name, each in zip(names, relation.outputs, strict=True)

@@ -83,22 +83,18 @@ class LogicalType(NamedTuple):
 
     @property
     def info(self) -> TypeInformation:
-        """The type of the values in Rows."""
         return _info(self)
 
     @property
     def arrow(self) -> pa.DataType:
-        """The type of the column."""
         return _arrow(self)
 
     @property
     def precision(self) -> int:
-        """The digits of a DECIMAL or of a second, or the length of a text."""
         return self.sizes[0]
 
     @property
     def scale(self) -> int:
-        """The digits behind the point of a DECIMAL."""
         return self.sizes[1]
 
     @property

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from flinkish.common.typeinfo import RowTypeInfo, Types
 from flinkish.runtime.columns.described import AggregateCall, WindowAssigner
 from flinkish.table.logical_types import LogicalType
 
@@ -46,11 +48,22 @@ class TimeAttribute(Enum):
 
 
 class Field(NamedTuple):
-    """A column of a relation."""
-
     name: str
     type: LogicalType
     time: TimeAttribute | None = None
+
+    @property
+    def shown(self) -> str:
+        """Its type with its time attribute, as Flink writes it."""
+        return str(self.type) if self.time is None else f"{self.type} *{self.time.value}*"
+
+
+def schema_of(fields: Sequence[Field]) -> pa.Schema:
+    return pa.schema([(field.name, field.type.arrow) for field in fields])
+
+
+def row_type_of(fields: Sequence[Field]) -> RowTypeInfo:
+    return Types.ROW_NAMED([field.name for field in fields], [field.type.info for field in fields])
 
 
 class Changes(Enum):
@@ -78,8 +91,16 @@ class Relation:
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
-        """The relations that this one is computed from."""
         return ()
+
+    @property
+    def names(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+    @cached_property
+    def of(self) -> dict[str, Field]:
+        """The columns by their names."""
+        return {field.name: field for field in self.fields}
 
 
 @dataclass(frozen=True)
@@ -114,11 +135,13 @@ class Watermarks(OfOne):
 @dataclass(frozen=True)
 class StreamScan(Relation):
     """A stream of the DataStream API, as a table. ``positions``: of the columns among the fields of its records;
-    ``time``: the column that gets the timestamps of the records (None: no column does)."""
+    ``time``: the column that gets the timestamps of the records (None: no column does); ``key``: of a stream whose
+    updates come without the row that they replace, the columns of its primary key and their positions."""
 
     stream: DataStream
     positions: tuple[int, ...]
     time: str | None = None
+    key: tuple[tuple[Field, int], ...] = ()
 
 
 @dataclass(frozen=True)

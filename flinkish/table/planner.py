@@ -8,16 +8,15 @@ projections, and that is all.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from flinkish.errors import ProgramError
 from flinkish.table import aggregates, inserts, syntax, windows
-from flinkish.table.catalog import Catalog, name_of
+from flinkish.table.catalog import Catalog, name_of, nearest
 from flinkish.table.declared import gives_changes, is_bounded
 from flinkish.table.logical_types import LogicalType, common
 from flinkish.table.plan import (
@@ -35,8 +34,8 @@ from flinkish.table.plan import (
 from flinkish.table.projections import ONE_ROW, project, prune
 from flinkish.table.resolved import AGGREGATES, Constant, Node, resolve_expression
 from flinkish.table.schema import TableDescriptor
-from flinkish.table.syntax import Call, Cast, Column, Expression, Insert, Literal, Place, Query, Star, TableDefinition
-from flinkish.table.udf import UserFunction
+from flinkish.table.syntax import Call, Cast, Column, Expression, Insert, Literal, Query, Star, TableDefinition
+from flinkish.table.tokens import where_of
 
 T = TypeVar("T")
 
@@ -74,38 +73,10 @@ def _planned(planner: Planner, work: Callable[[Planner], T]) -> T:
     try:
         return work(planner)
     except RecursionError:
-        raise planner.error(
-            "the query is nested too deeply", None, "some hundred steps", "name parts by views"
-        ) from None
-
-
-@dataclass(frozen=True)
-class Fields:
-    """The scope of expressions whose columns are named as the fields of a relation: `resolve_expression` asks it."""
-
-    planner: Planner
-    fields: Mapping[str, Field]
-
-    @property
-    def zone(self) -> str:
-        return self.planner.catalog.zone()
-
-    def column(self, column: Column) -> tuple[Field, tuple[str, ...]]:
-        """The column of the input, and the names of the fields of ROWs inside it, from outside to inside."""
-        if column.path[0] not in self.fields:
-            raise self.planner.no_column(column, list(self.fields))
-        return self.fields[column.path[0]], column.path[1:]
-
-    def function(self, name: str) -> UserFunction | None:
-        return self.planner.catalog.function(name)
-
-    def error(self, what: str, at: Place | None = None, expected: str = "", hint: str = "") -> ProgramError:
-        return self.planner.error(what, at, expected, hint)
+        raise planner.error("the query is nested too deeply", "some hundred steps", "name parts by views") from None
 
 
 class Planner:
-    """Plans one statement."""
-
     def __init__(self, catalog: Catalog, statement: str = "") -> None:
         self.catalog = catalog
         self._statement = statement
@@ -114,53 +85,40 @@ class Planner:
 
     # --- errors -----------------------------------------------------------------------------------------------------
 
-    def error(self, what: str, at: Place | None = None, expected: str = "", hint: str = "") -> ProgramError:
-        """The error for this statement."""
-        where = f"SQL: {self._statement.strip()[:300]}" if self._statement else "the Table API"
-        place = f"line {at.line}, column {at.column}, " if at is not None else ""
-        return ProgramError(what, where=place + where, expected=expected, hint=hint)
+    def error(self, what: str, expected: str = "", hint: str = "", at: syntax.Position | None = None) -> ProgramError:
+        where = where_of(self._statement) if self._statement else "the Table API"
+        return ProgramError(what, where=f"{at}, {where}" if at else where, expected=expected, hint=hint)
 
     def no_column(self, column: Column, names: Sequence[str]) -> ProgramError:
-        """The error for a column that is not there."""
         name = ".".join(column.path)
-        return self.error(f"there is no column '{name}'", column.at, *self.nearest(column.path[-1], names))
-
-    @staticmethod
-    def nearest(name: str, names: Iterable[str], kind: str = "a column") -> tuple[str, str]:
-        """What was expected where a name is unknown, and the hint with the nearest ones."""
-        known = list(dict.fromkeys(names))
-        folded = [each for each in known if each.lower() == name.lower()]
-        near = folded or get_close_matches(name, known, 3, 0.6)
-        shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-        return f"{kind}: {shown or 'there is none'}", f"did you mean {' or '.join(near)}?" if near else ""
+        return self.error(f"there is no column '{name}'", *nearest(column.path[-1], names), at=column.at)
 
     # --- queries ----------------------------------------------------------------------------------------------------
 
     def resolved(self, query: Query) -> Relation:
-        """The relation of a whole query."""
         relation = self.whole(query)
         untyped = next((field.name for field in relation.fields if field.type.root == "NULL"), None)
         if untyped is not None:
-            raise self.error(f"Illegal use of 'NULL' in the column '{untyped}'", None, "a type", "CAST(NULL AS STRING)")
+            raise self.error(f"Illegal use of 'NULL' in the column '{untyped}'", "a type", "CAST(NULL AS STRING)")
         return relation
 
     def whole(self, query: Query) -> Relation:
         """The relation of a whole query, whose fields have the names that they have in the query."""
         found = self.query(query)
-        renamed = found.names != tuple(field.name for field in found.relation.fields)
+        renamed = found.names != tuple(found.relation.names)
         return self.calc(found.relation, _all(found)).relation if renamed else found.relation
 
     def query(self, query: Query) -> Planned:
-        """A query."""
         match query:
             case syntax.TableName():
                 return self._table(query)
             case syntax.Resolved():
-                return Planned(query.relation, tuple(field.name for field in query.relation.fields))
+                return Planned(query.relation, tuple(query.relation.names))
             case syntax.Named():
                 return self._named(query)
             case syntax.Windowed():
-                return windows.table_function(self, query)
+                source = self.query(query.query)
+                return windows.table_function(self, query, source, Names(self, source))
             case syntax.Select():
                 return self._select(query)
             case syntax.UnionAll():
@@ -177,12 +135,12 @@ class Planner:
         found = self.catalog.table(table.name)
         if found is None:
             names = [*self._views, *self.catalog.tables]
-            raise self.error(f"there is no table '{table.name}'", table.at, *self.nearest(table.name, names, "a table"))
+            raise self.error(f"there is no table '{table.name}'", *nearest(table.name, names, "a table"), at=table.at)
         if isinstance(found, TableDescriptor):
             if table.name not in self._declared:
                 self._declared[table.name] = self.declared(found, table.name)
             found = self._declared[table.name]
-        return Planned(found, tuple(field.name for field in found.fields), qualifier)
+        return Planned(found, tuple(found.names), qualifier)
 
     def _named(self, query: syntax.Named) -> Planned:
         found = self.query(query.query)
@@ -193,7 +151,6 @@ class Planner:
             raise self.error(
                 "List of column aliases must have same degree as table; "
                 f"table has {len(found.names)} columns, whereas alias list has {len(columns)} columns",
-                None,
                 f"a name for each of {', '.join(found.names)}",
             )
         return found._replace(names=tuple(columns)) if columns else found
@@ -245,7 +202,6 @@ class Planner:
         if not relation.bounded:
             raise self.error(
                 "LIMIT of an unbounded table is not supported",
-                None,
                 "a bounded table, such as VALUES, from_elements() or files without source.monitor-interval",
                 "to_data_stream(table) and a function that counts",
             )
@@ -258,7 +214,6 @@ class Planner:
             if len(other.names) != len(names):
                 raise self.error(
                     "Column count mismatch in UNION ALL",
-                    None,
                     f"columns for ({', '.join(names)})",
                     f"the other query has ({', '.join(other.names)})",
                 )
@@ -287,16 +242,14 @@ class Planner:
         found = common(*types)
         if found is None:
             texts = ", ".join(dict.fromkeys(map(str, types)))
-            raise self.error(f"Type mismatch in {where}: {texts}", None, "types that fit", f"CAST(x AS {types[0]})")
+            raise self.error(f"Type mismatch in {where}: {texts}", "types that fit", f"CAST(x AS {types[0]})")
         return found
 
     def _values(self, query: syntax.Values) -> Planned:
-        width, scope = len(query.rows[0]), Fields(self, {})
+        width = len(query.rows[0])
         if any(len(row) != width for row in query.rows):
-            raise self.error(
-                "Values passed to VALUES operator must have compatible types", None, f"{width} in each row"
-            )
-        rows = [[resolve_expression(value, scope) for value in row] for row in query.rows]
+            raise self.error("Values passed to VALUES operator must have compatible types", f"{width} in each row")
+        rows = [[resolve_expression(value, self, {}) for value in row] for row in query.rows]
         columns = list(zip(*rows, strict=True))
         types = [
             self._common([each.type for each in column], f"column {at + 1} of VALUES")
@@ -312,7 +265,7 @@ class Planner:
         def value(row: int, at: int) -> Any:
             made = rows[row][at]
             if made.type != types[at]:
-                made = resolve_expression(Cast(query.rows[row][at], types[at]), scope)
+                made = resolve_expression(Cast(query.rows[row][at], types[at]), self, {})
             return made.value if isinstance(made, Constant) else made(batch, now_ms).as_py()
 
         data = [pa.array([value(row, at) for row in range(len(rows))], types[at].arrow) for at in range(width)]
@@ -325,24 +278,18 @@ class Planner:
         self, relation: Relation, items: Sequence[tuple[str, Expression]], condition: Expression | None = None
     ) -> Planned:
         """The rows of which the condition is true, with these columns, whose expressions name fields."""
-        scope = self.scope(relation)
-        tested: Node | None = None if condition is None else resolve_expression(condition, scope)
+        of = relation.of
+        tested: Node | None = None if condition is None else resolve_expression(condition, self, of)
         if tested is not None and tested.type.root not in ("BOOLEAN", "NULL"):
-            raise self.error(f"a condition of type {tested.type}: {tested.text}", None, "BOOLEAN")
-        outputs: list[tuple[str, Node]] = [(name, resolve_expression(each, scope)) for name, each in items]
+            raise self.error(f"a condition of type {tested.type}: {tested.text}", "BOOLEAN")
+        outputs: list[tuple[str, Node]] = [(name, resolve_expression(each, self, of)) for name, each in items]
         return Planned(project(relation, outputs, tested), tuple(name for name, _ in items))
 
-    def scope(self, relation: Relation) -> Fields:
-        """The scope of expressions that name the fields of a relation."""
-        return Fields(self, {field.name: field for field in relation.fields})
-
     def aggregate_in(self, expression: Expression) -> Call | None:
-        """The first call of an aggregate function in an expression."""
         found = syntax.found_in(expression, self.is_aggregate)
         return found if isinstance(found, Call) else None
 
     def is_aggregate(self, expression: Expression) -> bool:
-        """Whether it is a call of an aggregate function."""
         if not isinstance(expression, Call) or expression.name not in AGGREGATES or expression.function is not None:
             return False
         return self.catalog.function(expression.name) is None
@@ -351,7 +298,9 @@ class Planner:
         """Refuses an aggregate function in an expression."""
         found = self.aggregate_in(expression)
         if found is not None:
-            raise self.error(what, found.at, "an expression of one row", "HAVING tests results of aggregate functions")
+            raise self.error(
+                what, "an expression of one row", "HAVING tests results of aggregate functions", at=found.at
+            )
 
     # --- tables -----------------------------------------------------------------------------------------------------
 
@@ -364,32 +313,27 @@ class Planner:
 
     def completed(self, relation: Relation, definition: TableDefinition) -> Relation:
         """The columns of a relation and the computed ones of a definition, and its watermarks."""
-        if [field.name for field in relation.fields] != [column.name for column in definition.columns]:
+        if relation.names != [column.name for column in definition.columns]:
             items = [(each.name, each.expression or Column((each.name,))) for each in definition.columns]
             relation = self.calc(relation, items).relation
         return relation if definition.watermark is None else self._watermarks(relation, *definition.watermark)
 
     def _watermarks(self, relation: Relation, column: str, expression: Expression) -> Relation:
-        of = {field.name: field for field in relation.fields}
+        of = relation.of
         if column not in of:
             raise self.no_column(Column((column,)), list(of))
         if of[column].type.root not in ("TIMESTAMP", "TIMESTAMP_LTZ") or of[column].type.sizes[0] > 3:
             raise self.error(
                 f"Invalid data type of time field for watermark definition. The field '{column}' is {of[column].type}",
-                None,
                 "TIMESTAMP(p) or TIMESTAMP_LTZ(p), the supported precision 'p' is from 0 to 3",
                 "declare ts AS TO_TIMESTAMP_LTZ(ms, 3), or CAST(... AS TIMESTAMP(3))",
             )
-        delay_ms, computed = 0, None
+        own, computed = Column((column,)), None
         match expression:
-            case Column((name,)) if name == column:
+            case Call("-", (operand, Literal(int(delay_ms), kind))) if operand == own and kind.root == "INTERVAL_DAY":
                 pass
-            case Call("-", (Column((name,)), Literal(int(delay), type_))) if (
-                name == column and type_.root == "INTERVAL_DAY"
-            ):
-                delay_ms = delay
             case _:
-                computed = resolve_expression(expression, Fields(self, of))
+                delay_ms, computed = 0, None if expression == own else resolve_expression(expression, self, of)
         fields = tuple(
             field._replace(time=TimeAttribute.ROWTIME) if field.name == column else field for field in relation.fields
         )
@@ -419,11 +363,11 @@ class Names:
         """The columns that a ``*`` stands for."""
         if star.table in (None, self._found.qualifier):
             return [(name, self(Column((name,)))) for name in self._found.names]
-        of = {field.name: field for field in self._found.relation.fields}
+        of = self._found.relation.of
         fields = [of[name] for name in self._fields.get(star.table or "", []) if of[name].type.root == "ROW"]
         if not fields:
             expected = f"{self._found.qualifier or ''}.*"
-            raise self._planner.error(f"Unknown identifier '{star.table}'", None, expected)
+            raise self._planner.error(f"Unknown identifier '{star.table}'", expected)
         return [(name, Column((field.name, name))) for field in fields for name in field.type.names]
 
     def _renamed(self, expression: Expression) -> Expression | None:
@@ -439,11 +383,10 @@ class Names:
             raise self._planner.no_column(expression, self._found.names)
         if len(fields) > 1:
             raise self._planner.error(
-                f"Column '{path[0]}' is ambiguous", expression.at, "columns of different names", f"{path[0]} AS a"
+                f"Column '{path[0]}' is ambiguous", "columns of different names", f"{path[0]} AS a", at=expression.at
             )
         return Column((fields[0], *path[1:]), expression.at)
 
 
 def _all(found: Planned) -> list[tuple[str, Expression]]:
-    """All columns of a relation under their names in the query."""
     return [(name, Column((field.name,))) for name, field in zip(found.names, found.relation.fields, strict=True)]

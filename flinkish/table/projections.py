@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
-from enum import Enum
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from flinkish.errors import ProgramError
-from flinkish.runtime.columns.described import AggregateCall, WindowAssigner
 from flinkish.table import plan
 from flinkish.table.logical_types import BOOLEAN, INT
 from flinkish.table.plan import Aggregate, Calc, Changes, Expand, Field, Relation, Rows, TimeAttribute, parts_first
@@ -58,7 +56,7 @@ def fresh(name: str, used: set[str]) -> str:
 def project(relation: Relation, outputs: Sequence[tuple[str, Node]], condition: Node | None = None) -> Calc:
     """The rows of which the condition is true, with these columns. A column alone keeps its time attribute, and a key
     all of whose columns are there stays a key."""
-    of = {field.name: field for field in relation.fields}
+    of = relation.of
     fields: list[Field] = []
     renamed: dict[str, str] = {}
     for name, (_, computed) in zip(unique(name for name, _ in outputs), outputs, strict=True):
@@ -77,9 +75,9 @@ def project(relation: Relation, outputs: Sequence[tuple[str, Node]], condition: 
 
 def selected(relation: Relation, names: Sequence[str]) -> Relation:
     """The relation with these columns, in this order."""
-    if [field.name for field in relation.fields] == list(names):
+    if relation.names == list(names):
         return relation
-    of = {field.name: field for field in relation.fields}
+    of = relation.of
     return project(relation, [(name, InputColumn(of[name].type, name)) for name in names])
 
 
@@ -101,7 +99,7 @@ def _shared(roots: Sequence[Relation]) -> list[Relation]:
     for relation in inputs_first(roots):
         found = _with_inputs(relation, [done[id(one)] for one in relation.inputs])
         alike = known.setdefault((type(found), found.fields, *map(id, found.inputs)), [])
-        done[id(relation)] = next((one for one in alike if _parts(one) == _parts(found)), found)
+        done[id(relation)] = next((one for one in alike if one == found), found)
         alike.append(found)
     return [done[id(root)] for root in roots]
 
@@ -113,19 +111,6 @@ def _with_inputs(relation: Relation, inputs: Sequence[Relation]) -> Relation:
     return replace(relation, **changed)
 
 
-def _parts(relation: Relation) -> list[Any]:
-    """What is the same of equal relations."""
-    return [_part(getattr(relation, each.name)) for each in fields(relation)]
-
-
-def _part(value: Any) -> Any:
-    if isinstance(value, Node):
-        return (value.text, value.type) if value.deterministic else id(value)
-    if isinstance(value, tuple) and value and isinstance(value[0], Node | Relation):
-        return list(map(_part, value))
-    return value if isinstance(value, tuple | str | int | None | AggregateCall | WindowAssigner | Enum) else id(value)
-
-
 class _Pruning:
     def __init__(self, roots: Sequence[Relation]) -> None:
         self._roots = roots
@@ -133,7 +118,7 @@ class _Pruning:
         self._readers: Counter[int] = Counter()
         self._done: dict[int, Relation] = {}
         for root in roots:
-            self._used.setdefault(id(root), set()).update(field.name for field in root.fields)
+            self._used.setdefault(id(root), set()).update(root.names)
             self._readers[id(root)] += 1
         self._order = inputs_first(roots)
         for relation in reversed(self._order):
@@ -148,7 +133,7 @@ class _Pruning:
     def results(self) -> list[Relation]:
         for relation in self._order:
             self._done[id(relation)] = self._smaller(relation, self._used[id(relation)])
-        return [selected(self._done[id(root)], [field.name for field in root.fields]) for root in self._roots]
+        return [selected(self._done[id(root)], root.names) for root in self._roots]
 
     def _needed(self, relation: Relation) -> list[set[str]]:
         """The columns of each input that a relation reads."""
@@ -164,7 +149,7 @@ class _Pruning:
                 columns = {name for call in calls for name in (call.column, call.condition) if name is not None}
                 return [{*relation.keys, *columns, *_times(relation)}]
             case Expand():
-                return [(used & {field.name for field in relation.input.fields}) | _times(relation)]
+                return [(used & set(relation.input.names)) | _times(relation)]
             case plan.Watermarks():
                 if relation.time not in used:
                     return [set(used)]
@@ -173,6 +158,7 @@ class _Pruning:
 
     def _smaller(self, relation: Relation, used: set[str]) -> Relation:
         fields = tuple(field for field in relation.fields if field.name in used)
+        source = self._done[id(relation.inputs[0])] if relation.inputs else relation
         match relation:
             case plan.Scan():
                 return replace(relation, fields=fields)
@@ -184,34 +170,30 @@ class _Pruning:
                     relation, fields=fields, positions=positions, time=relation.time if relation.time in used else None
                 )
             case Calc():
-                return self._calc(relation, used, fields)
+                return self._calc(relation, used, fields, source)
             case Aggregate():
                 calls = tuple(call for call in relation.calls if call.name in used)
                 dropped = {call.name for call in relation.calls} - {call.name for call in calls}
                 fields = tuple(field for field in relation.fields if field.name not in dropped)
-                return replace(relation, fields=fields, input=self._done[id(relation.input)], calls=calls)
+                return replace(relation, fields=fields, input=source, calls=calls)
             case Expand():
                 if relation.window.kind == "SESSION":
                     raise no_session()
-                source = self._done[id(relation.input)]
                 return replace(relation, fields=(*source.fields, *relation.fields[-3:]), input=source)
             case plan.Watermarks():
-                source = self._done[id(relation.input)]
                 if relation.time not in used:
                     return source
-                of = {field.name: field for field in relation.fields}
-                return replace(relation, fields=tuple(of[field.name] for field in source.fields), input=source)
+                return replace(relation, fields=tuple(relation.of[name] for name in source.names), input=source)
             case plan.Union():
                 names = [field.name for field in fields]
                 queries = tuple(selected(self._done[id(query)], names) for query in relation.queries)
                 return replace(relation, fields=fields, queries=queries)
             case plan.Limit():
-                source = self._done[id(relation.input)]
                 return replace(relation, fields=source.fields, input=source)
         return relation
 
-    def _calc(self, calc: Calc, used: set[str], fields: tuple[Field, ...]) -> Relation:
-        source, alone = self._done[id(calc.input)], self._readers[id(calc.input)] == 1
+    def _calc(self, calc: Calc, used: set[str], fields: tuple[Field, ...], source: Relation) -> Relation:
+        alone = self._readers[id(calc.input)] == 1
         outputs = tuple(each for field, each in zip(calc.fields, calc.outputs, strict=True) if field.name in used)
         key = calc.unique_key if set(calc.unique_key) <= used else ()
         small = replace(calc, fields=fields, unique_key=key, input=source, outputs=outputs)
@@ -221,8 +203,8 @@ class _Pruning:
                 break
             small, alone = fused, False
         names = [column_of(each) for each in small.outputs]
-        same = names == [field.name for field in small.fields]
-        if small.condition is None and same and set(names) == {field.name for field in small.input.fields}:
+        same = names == small.names
+        if small.condition is None and same and set(names) == set(small.input.names):
             return small.input
         return small
 

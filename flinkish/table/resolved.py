@@ -8,7 +8,7 @@ which it is pickled. Every node is computed once for a batch, whoever refers to 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -25,7 +25,8 @@ from flinkish.table.logical_types import BIGINT, BOOLEAN, NULL, STRING, LogicalT
 from flinkish.table.plan import parts_first
 
 if TYPE_CHECKING:
-    from flinkish.table.planner import Fields
+    from flinkish.table.plan import Field
+    from flinkish.table.planner import Planner
     from flinkish.table.udf import UserFunction
 
 # their rows are in FUNCTIONS
@@ -43,6 +44,15 @@ class Node:
     #: equal arguments give equal values
     constant = True
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it gives the same values for equal columns."""
+        if self is other or not isinstance(other, Node):
+            return self is other
+        return self.type == other.type and self.text == other.text and self.deterministic and other.deterministic
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """All nodes of the tree, each once, those that another is computed of before it."""
@@ -58,7 +68,6 @@ class Node:
 
     @cached_property
     def text(self) -> str:
-        """The expression as Flink writes it."""
         texts: list[str] = []
         for node, links in self._steps:
             texts.append(node._text([texts[position] for position in links]))
@@ -66,12 +75,10 @@ class Node:
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """The columns that it reads."""
         return frozenset(node.name for node in self.nodes if isinstance(node, InputColumn))
 
     @cached_property
     def functions(self) -> tuple[UserFunction, ...]:
-        """The functions of the program that it calls."""
         return tuple(node.function for node in self.nodes if isinstance(node, UserCall))
 
     @property
@@ -231,27 +238,15 @@ class UserCall(Node):
         return self.function.call([run.array(arg) for arg in args], run.types, run.rows)
 
 
-def resolve_expression(expression: syntax.Expression, scope: Fields) -> Node:
-    """The typed tree of an expression; ProgramError: there is no such column or function, or types do not fit."""
-    resolver = _Resolver(scope)
-    done: list[Node] = []
-    work: list[tuple[syntax.Expression, int]] = [(expression, -1)]
-    while work:
-        part, count = work.pop()
-        if count < 0:
-            children = _children(part)
-            work.append((part, len(children)))
-            work += [(child, -1) for child in reversed(children)]
-        else:
-            args = tuple(done[len(done) - count :])
-            del done[len(done) - count :]
-            done.append(resolver.node(part, args))
-    return done[-1]
+def resolve_expression(expression: syntax.Expression, planner: Planner, fields: Mapping[str, Field]) -> Node:
+    """The typed tree of an expression whose columns are named as these fields; ProgramError: there is no such column or
+    function, or types do not fit."""
+    return syntax.folded(expression, _children, _Resolver(planner, fields).node)
 
 
 class _Resolver:
-    def __init__(self, scope: Fields) -> None:
-        self._scope, self._zone = scope, scope.zone
+    def __init__(self, planner: Planner, fields: Mapping[str, Field]) -> None:
+        self._planner, self._fields, self._zone = planner, fields, planner.catalog.zone()
 
     def node(self, expression: syntax.Expression, args: tuple[Node, ...]) -> Node:
         match expression:
@@ -265,24 +260,24 @@ class _Resolver:
                 return self._call(expression, args)
             case syntax.Alias():
                 return args[0]
-        raise self._scope.error(
-            "* stands in an expression", expected="a column or a value", hint="COUNT(*) counts rows"
-        )
+        raise self._planner.error("* stands in an expression", "a column or a value", "COUNT(*) counts rows")
 
     def _column(self, column: syntax.Column) -> Node:
-        found, inside = self._scope.column(column)
-        node: Node = InputColumn(found.type, found.name)
-        for name in inside:
-            node = self._built("FIELD", (node, Constant(STRING, name)), column.at)
+        name, *inside = column.path
+        if name not in self._fields:
+            raise self._planner.no_column(column, list(self._fields))
+        node: Node = InputColumn(self._fields[name].type, name)
+        for part in inside:
+            node = self._built("FIELD", (node, Constant(STRING, part)), column.at)
         return node
 
     def _cast(self, cast: syntax.Cast, operand: Node) -> Node:
         if not casts.castable(operand.type, cast.type):
-            raise self._scope.error(
+            raise self._planner.error(
                 f"there is no CAST of {operand.type} to {cast.type}: {operand.text}",
-                cast.at,
-                expected="a type that its values can become",
-                hint=casts.instead_of(operand.type, cast.type),
+                "a type that its values can become",
+                casts.instead_of(operand.type, cast.type),
+                at=cast.at,
             )
         return self._folded(self._converted(operand, cast.type, cast.lenient))
 
@@ -298,7 +293,7 @@ class _Resolver:
 
     def _call(self, call: syntax.Call, args: tuple[Node, ...]) -> Node:
         name = _ALIASES.get(call.name.upper(), call.name.upper())
-        user = call.function or self._scope.function(call.name)
+        user = call.function or self._planner.catalog.function(call.name)
         if user is not None:
             return self._user_call(user, args, call)
         if name == "PLUS":  # of the Table API, which joins texts with it
@@ -315,34 +310,34 @@ class _Resolver:
             ]
             return self._built("AND", tuple(bounds), call.at)
         if name in AGGREGATES:
-            raise self._scope.error(
+            raise self._planner.error(
                 f"the aggregate function {name} stands where there is no group",
-                call.at,
-                expected="aggregates in SELECT or HAVING, none inside another",
-                hint="filter with HAVING, or aggregate in a subquery",
+                "aggregates in SELECT or HAVING, none inside another",
+                "filter with HAVING, or aggregate in a subquery",
+                at=call.at,
             )
         return self._built(name, args, call.at)
 
-    def _built(self, name: str, args: tuple[Node, ...], at: syntax.Place | None) -> Node:
+    def _built(self, name: str, args: tuple[Node, ...], at: syntax.Position | None) -> Node:
         function = FUNCTIONS.get(name)
         if name in ("RAND", "RAND_INTEGER", "UUID"):
-            raise self._scope.error(
+            raise self._planner.error(
                 f"{name} is not supported: an epoch that is repeated would get other values",
-                at,
                 "values that follow from the row",
                 "such as MD5 of its key, or a UDF: @udf(result_type=..., deterministic=False)",
+                at=at,
             )
         if function is None:
             raise self._unknown(name, at)
         if name not in _TAKE_NULL and any(arg.type == NULL for arg in args):
-            raise self._scope.error(
-                "Illegal use of 'NULL'", at, f"{function.signature}", "CAST(NULL AS ...) has a type"
+            raise self._planner.error(
+                "Illegal use of 'NULL'", f"{function.signature}", "CAST(NULL AS ...) has a type", at=at
             )
         described = [Argument(arg.type, arg.value if isinstance(arg, Constant) else VARIES) for arg in args]
         try:
             typed = function.rule(described)
         except ValueError as fault:
-            raise self._scope.error(str(fault), at, expected=function.signature) from None
+            raise self._planner.error(str(fault), function.signature, at=at) from None
         if typed is None:
             raise self._misfit(name, function.signature, args, at)
         converted = self._arguments(args, typed.arguments)
@@ -374,20 +369,20 @@ class _Resolver:
 
     # --- refusals ------------------------------------------------------------------------------------------------
 
-    def _unknown(self, name: str, at: syntax.Place | None) -> FlinkishError:
+    def _unknown(self, name: str, at: syntax.Position | None) -> FlinkishError:
         near = difflib.get_close_matches(name, [*FUNCTIONS, *_REWRITTEN, *_ALIASES, *AGGREGATES], 3, 0.75)
-        return self._scope.error(
+        return self._planner.error(
             f"there is no function {name}",
-            at,
-            expected=f"a function that there is, such as {', '.join(near)}" if near else "a function that there is",
-            hint="it can be a UDF: @udf(result_type=...) and create_temporary_function(...)",
+            f"a function that there is, such as {', '.join(near)}" if near else "a function that there is",
+            "it can be a UDF: @udf(result_type=...) and create_temporary_function(...)",
+            at=at,
         )
 
-    def _misfit(self, name: str, signature: str, args: Sequence[Node], at: syntax.Place | None) -> FlinkishError:
+    def _misfit(self, name: str, signature: str, args: Sequence[Node], at: syntax.Position | None) -> FlinkishError:
         types = [str(arg.type) for arg in args]
         applied = f" {name} ".join(types) if name in _INFIX else f"{name}({', '.join(types)})"
-        return self._scope.error(
-            f"{name} cannot be applied to {applied}", at, expected=signature, hint=_cast_that_helps(name, args)
+        return self._planner.error(
+            f"{name} cannot be applied to {applied}", signature, _cast_that_helps(name, args), at=at
         )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from flinkish.common.arguments import check_instance
 from flinkish.common.no_effect import supply_names
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
-from flinkish.errors import ProgramError, UnsupportedOperationError
+from flinkish.errors import ProgramError
 from flinkish.table.expression import logical_type, node_of
+from flinkish.table.refusals import refusing
 from flinkish.table.sql import parse_expression
 from flinkish.table.syntax import ColumnDefinition, Expression, TableDefinition
-from flinkish.table.tokens import REFUSALS
 
 __all__ = ["FormatDescriptor", "Schema", "TableDescriptor"]
 
@@ -203,10 +203,7 @@ class TableDescriptor:
             self._options |= {key: name, **{prefix + option: text for option, text in given.get_options().items()}}
             return self
 
-        def partitioned_by(self, *partition_keys: str) -> TableDescriptor.Builder:
-            name, expected, hint = REFUSALS["PARTITIONED"]
-            what, where = f"{name} not supported", "TableDescriptor"
-            raise UnsupportedOperationError(what, where=where, expected=expected, hint=hint)
+        partitioned_by = refusing("PARTITIONED", "TableDescriptor.partitioned_by()")
 
         def comment(self, comment: str) -> TableDescriptor.Builder:
             self._definition = replace(self._definition, comment=comment)
@@ -238,17 +235,15 @@ def like(definition: TableDefinition, base: TableDefinition, where: str) -> Tabl
         ProgramError: both declare what may be there once, or the parts do not fit together.
     """
     rules = definition.like_rules
-    every = rules.get("ALL", "INCLUDING")
+    rules = rules if "ALL" in rules else {"OPTIONS": "OVERWRITING", **rules}
 
     def rule(feature: str) -> str:
-        return rules.get(feature, "OVERWRITING" if feature == "OPTIONS" and "ALL" not in rules else every)
+        return rules.get(feature, rules.get("ALL", "INCLUDING"))
 
     def kept(column: ColumnDefinition) -> bool:
         feature = "GENERATED" if column.expression is not None else "METADATA" if column.metadata is not None else ""
-        if not feature:
-            return True
-        replaced = rule(feature) == "OVERWRITING" and any(each.name == column.name for each in definition.columns)
-        return rule(feature) != "EXCLUDING" and not replaced
+        replaced = rule(feature) == "OVERWRITING" and column.name in definition.names
+        return not feature or rule(feature) != "EXCLUDING" and not replaced
 
     twice = sorted(base.options.keys() & definition.options.keys())
     for feature, what, both in (
@@ -260,14 +255,11 @@ def like(definition: TableDefinition, base: TableDefinition, where: str) -> Tabl
             what = f"the table and the one that it is LIKE both have {what}"
             hint = f"write LIKE t (EXCLUDING {feature}), or declare it once"
             raise ProgramError(what, where=where, expected="one of them", hint=hint)
-    watermark = base.watermark if rule("WATERMARKS") != "EXCLUDING" else None
-    key = base.primary_key if rule("CONSTRAINTS") != "EXCLUDING" else ()
+    watermark = definition.watermark or (base.watermark if rule("WATERMARKS") != "EXCLUDING" else None)
+    key = definition.primary_key or (base.primary_key if rule("CONSTRAINTS") != "EXCLUDING" else ())
     options = {**(base.options if rule("OPTIONS") != "EXCLUDING" else {}), **definition.options}
     columns = (*filter(kept, base.columns), *definition.columns)
-    made = TableDefinition(
-        columns, definition.watermark or watermark, definition.primary_key or key, options, comment=definition.comment
-    )
-    return checked(made, where)
+    return checked(TableDefinition(columns, watermark, key, options, comment=definition.comment), where)
 
 
 supply_names(__name__)

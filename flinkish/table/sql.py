@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from flinkish.table import syntax
 from flinkish.table.logical_types import LogicalType
-from flinkish.table.sql_expressions import expression, named, named_expression
-from flinkish.table.sql_types import read_type
+from flinkish.table.sql_expressions import expression, named, named_expression, read_type
 from flinkish.table.syntax import ColumnDefinition, Expression, Insert, InsertSet, Query, Statement, TableDefinition
 from flinkish.table.tokens import MAX_DEPTH, Tokens
 
@@ -102,12 +101,10 @@ def _subquery(tokens: Tokens) -> Query:
 
 
 def _names(tokens: Tokens) -> tuple[str, ...]:
-    """A list of names in brackets; () if there is none."""
     return tokens.in_brackets(tokens.name) if tokens.next.upper == "(" else ()
 
 
 def _term(tokens: Tokens) -> Query:
-    """A query of UNION ALL."""
     if tokens.next.upper == "(":
         return _subquery(tokens)
     match tokens.accept("SELECT", "VALUES", "TABLE"):
@@ -128,7 +125,7 @@ def _row(tokens: Tokens) -> tuple[Expression, ...]:
 
 
 def _table_name(tokens: Tokens) -> syntax.TableName:
-    at = tokens.place(tokens.next.start)
+    at = tokens.position(tokens.next.start)
     return syntax.TableName(tokens.path(), at)
 
 
@@ -243,7 +240,7 @@ _ARGUMENTS: dict[str, Callable[[Tokens], Any]] = {"DATA": _data, "TIMECOL": _des
 def _statement(tokens: Tokens) -> Statement:
     upper = tokens.next.upper
     if upper in _QUERIES:
-        return syntax.QueryStatement(query(tokens))
+        return query(tokens)
     if upper not in _STATEMENTS:
         tokens.unexpected(f"a statement: SELECT, WITH, VALUES, {', '.join(_STATEMENTS)}")
     tokens.take()
@@ -255,7 +252,10 @@ def _insert(tokens: Tokens) -> Insert:
     tokens.accept("TABLE")
     target = tokens.path()
     columns = () if tokens.ahead().upper in _QUERIES else _names(tokens)
-    return Insert(target, query(tokens), columns)
+    insert = Insert(target, query(tokens), columns)
+    if tokens.accept("ON CONFLICT DO") and not tokens.accept("DEDUPLICATE"):
+        tokens.refused("CONFLICT")
+    return insert
 
 
 def _insert_set(tokens: Tokens) -> InsertSet:
@@ -280,7 +280,7 @@ def _explain(tokens: Tokens) -> syntax.Explain:
     if not tokens.accept("PLAN FOR") and tokens.next.upper in _DETAILS:
         tokens.listed(lambda: tokens.expect(*_DETAILS))
     start, explained = tokens.next.start, _execute(tokens)
-    if not isinstance(explained, (syntax.QueryStatement, Insert, InsertSet)):
+    if not isinstance(explained, syntax.Explained):
         raise tokens.error("this statement has no plan", start, "EXPLAIN of a query, an INSERT or a STATEMENT SET")
     return syntax.Explain(explained)
 
@@ -307,12 +307,10 @@ def _setting(tokens: Tokens, reset: bool) -> syntax.SetOption:
 
 
 def _show(tokens: Tokens) -> syntax.Show:
-    what = tokens.expect(
-        "TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS FROM", "COLUMNS IN"
-    )
-    named = what.startswith(("CREATE", "COLUMNS"))
-    what = "COLUMNS" if what.startswith("COLUMNS") else what
-    return syntax.Show(what, tokens.path() if named else "")
+    if tokens.next.upper == "CREATE":
+        tokens.refused("declaration")
+    what = tokens.expect("TABLES", "VIEWS", "FUNCTIONS", "USER FUNCTIONS", "COLUMNS FROM", "COLUMNS IN")
+    return syntax.Show("COLUMNS", tokens.path()) if what.startswith("COLUMNS") else syntax.Show(what)
 
 
 def _describe(tokens: Tokens) -> syntax.Show:
@@ -348,9 +346,9 @@ def _comment(tokens: Tokens) -> str:
 
 def _definition(tokens: Tokens) -> TableDefinition:
     """What stands behind the name in CREATE TABLE."""
-    declared = _Elements(tokens)
+    columns, watermarks, keys = declared = _Elements([], [], [])
     if tokens.next.upper == "(":
-        tokens.in_brackets(declared.read)
+        tokens.in_brackets(lambda: declared.read(tokens))
     comment = _comment(tokens)
     options: dict[str, str] = {}
     if tokens.accept("WITH") and not tokens.accept("( )"):
@@ -363,9 +361,10 @@ def _definition(tokens: Tokens) -> TableDefinition:
             rules[tokens.expect(*_LIKE)] = rule
     if tokens.next.upper == "AS":
         tokens.refused("CTAS")
-    if not declared.columns and like is None:
+    if not columns and like is None:
         tokens.unexpected("the columns of the table: CREATE TABLE t (a INT, ...) WITH (...)")
-    return TableDefinition(tuple(declared.columns), declared.watermark, declared.key, options, like, comment, rules)
+    watermark, key = (*watermarks, None)[0], (*keys, ())[0]
+    return TableDefinition(tuple(columns), watermark, key, options, like, comment, rules)
 
 
 def _option(tokens: Tokens) -> tuple[str, str]:
@@ -374,52 +373,45 @@ def _option(tokens: Tokens) -> tuple[str, str]:
     return key, tokens.text(f"the value of the option '{key}' in quotes")
 
 
-class _Elements:
-    """The columns, the watermark and the primary key of CREATE TABLE, which `read` adds to."""
+class _Elements(NamedTuple):
+    """The columns, the watermark and the primary key of CREATE TABLE."""
 
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-        self.columns: list[ColumnDefinition] = []
-        self.watermark: tuple[str, Expression] | None = None
-        self.key: tuple[str, ...] = ()
+    columns: list[ColumnDefinition]
+    watermarks: list[tuple[str, Expression]]
+    keys: list[tuple[str, ...]]
 
-    def read(self) -> None:
+    def read(self, tokens: Tokens) -> None:
         """Read the element that comes next."""
-        tokens = self._tokens
         start, behind = tokens.next.start, tokens.ahead().upper
         if behind == "FOR" and tokens.accept("WATERMARK FOR"):
             name = tokens.name("a column")
             tokens.expect("AS")
-            if self.watermark is not None:
-                raise tokens.error("the table has two watermarks", start, "one")
-            self.watermark = (name, expression(tokens))
+            self.watermarks.append((name, expression(tokens)))
         elif tokens.next.upper == "UNIQUE" and behind == "(":
             tokens.refused("UNIQUE")
-        elif not self._key(()):
-            self.columns.append(self._column())
+        elif not self._key(tokens):
+            self.columns.append(self._column(tokens))
+        if len(self.watermarks) > 1:
+            raise tokens.error("the table has two watermarks", start, "one")
+        if len(self.keys) > 1:
+            raise tokens.error("the table has two primary keys", start, "PRIMARY KEY (a, b) NOT ENFORCED")
 
-    def _key(self, columns: tuple[str, ...]) -> bool:
+    def _key(self, tokens: Tokens, *columns: str) -> bool:
         """Read [CONSTRAINT name] PRIMARY KEY, of these columns or of those behind it; whether it comes."""
-        tokens, start = self._tokens, self._tokens.next.start
         if tokens.next.upper == "CONSTRAINT" and tokens.ahead(2).upper == "PRIMARY":
             tokens.index += 2
         if tokens.ahead().upper != "KEY" or not tokens.accept("PRIMARY KEY"):
             return False
-        columns = columns or tokens.in_brackets(lambda: tokens.name("a column"))
-        if not tokens.accept("NOT ENFORCED"):
-            tokens.refused("enforced")
-        if self.key:
-            raise tokens.error("the table has two primary keys", start, "PRIMARY KEY (a, b) NOT ENFORCED")
-        self.key = columns
-        return True
+        self.keys.append(columns or tokens.in_brackets(lambda: tokens.name("a column")))
+        return bool(tokens.accept("NOT ENFORCED")) or tokens.refused("enforced")
 
-    def _column(self) -> ColumnDefinition:
-        tokens, name = self._tokens, self._tokens.name("the name of a column")
+    def _column(self, tokens: Tokens) -> ColumnDefinition:
+        name = tokens.name("the name of a column")
         if tokens.accept("AS"):
             return ColumnDefinition(name, expression=expression(tokens), comment=_comment(tokens))
         kind = read_type(tokens)
         required = tokens.ahead(-1).upper == "NULL" and tokens.ahead(-2).upper == "NOT"
-        self._key((name,))
+        self._key(tokens, name)
         key = None
         if tokens.accept("METADATA"):
             key = tokens.text("the key of the metadata in quotes") if tokens.accept("FROM") else name

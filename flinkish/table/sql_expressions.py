@@ -1,4 +1,4 @@
-"""Expressions of SQL text, by the precedences of Flink's parser (Apache Calcite).
+"""Types and expressions of SQL text, by the precedences of Flink's parser (Apache Calcite).
 
 Rule: each word is looked at once, and chains are read in a loop, so the time is linear in the length of the text. AND,
 OR and ``||`` are calls of as many operands as the chain has.
@@ -14,10 +14,111 @@ from decimal import Decimal
 from fractions import Fraction
 
 from flinkish.table import logical_types as types
-from flinkish.table.logical_types import LogicalType
-from flinkish.table.sql_types import MILLISECONDS, MONTHS, qualifier, read_type
+from flinkish.table.logical_types import MAX_LENGTH, MAX_PRECISION, LogicalType
 from flinkish.table.syntax import Alias, Call, Cast, Column, Expression, Literal, Star
 from flinkish.table.tokens import RESERVED, Tokens, unqualified
+
+#: spelling -> (type, sizes if none are given, least and greatest first size)
+_TYPES: dict[str, tuple[str, tuple[int, ...], int, int]] = {
+    **{word: (word, (), 0, 0) for word in "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DATE".split()},
+    "INTEGER": ("INT", (), 0, 0),
+    "STRING": ("VARCHAR", (MAX_LENGTH,), 0, 0), "BYTES": ("VARBINARY", (MAX_LENGTH,), 0, 0),
+    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), ("DECIMAL", (10, 0), 1, MAX_PRECISION)),
+    **dict.fromkeys(("CHAR", "CHARACTER"), ("CHAR", (1,), 1, MAX_LENGTH)),
+    **{word: (word, (MAX_LENGTH,), 1, MAX_LENGTH) for word in ("VARCHAR", "VARBINARY")},
+    "BINARY": ("BINARY", (1,), 1, MAX_LENGTH),
+    "TIME": ("TIME", (0,), 0, 9), "TIMESTAMP": ("TIMESTAMP", (6,), 0, 9),
+    "TIMESTAMP_LTZ": ("TIMESTAMP_LTZ", (6,), 0, 9),
+}  # fmt: skip
+MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+MILLISECONDS = {"WEEK": 604_800_000, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1_000}
+
+
+def read_type(tokens: Tokens) -> LogicalType:
+    """The type that comes next. NOT NULL and NULL behind it are read and have no effect.
+
+    Raises:
+        ProgramError: there is no such type.
+    """
+    tokens.enter()
+    kind = _simple(tokens)
+    while True:
+        tokens.accept("NOT NULL", "NULL")
+        if not (collection := tokens.accept("ARRAY", "MULTISET")):
+            break
+        tokens.rise()
+        kind = LogicalType(collection, (), (kind,))
+    tokens.depth -= 1
+    return kind
+
+
+def _simple(tokens: Tokens) -> LogicalType:
+    start, word = tokens.next, tokens.accept("ARRAY", "MULTISET", "MAP", "ROW", "INTERVAL", "NULL", *_TYPES)
+    if word in ("ARRAY", "MULTISET", "MAP"):
+        tokens.expect("<")
+        parts = tokens.listed(lambda: read_type(tokens))
+        tokens.expect(">")
+        if len(parts) != 1 + (word == "MAP"):
+            raise tokens.error(f"{word} of {len(parts)} types", start.start, "MAP<key, value>, ARRAY<element>")
+        return LogicalType(word, (), parts)
+    if word == "ROW":
+        return _row(tokens)
+    if word == "INTERVAL":
+        return types.INTERVAL_MONTH if qualifier(tokens)[0] in MONTHS else types.INTERVAL_DAY
+    if word == "NULL":
+        return types.NULL
+    if not word:
+        tokens.unexpected("a type of SQL, such as INT, STRING, DECIMAL(10, 2), TIMESTAMP(3), ROW<a INT>")
+    varying = word in ("CHAR", "CHARACTER") and tokens.accept("VARYING")
+    root, sizes, least, greatest = _TYPES["VARCHAR" if varying else word]
+    tokens.accept("PRECISION" if word == "DOUBLE" else "")
+    if greatest and tokens.next.upper == "(":
+        given = tokens.in_brackets(lambda: tokens.number("a number"))
+        first, second = (*given, 0)[:2]
+        if len(given) > len(sizes) or not least <= first <= greatest or second > first:
+            scale = ", and a scale of 0 to the precision" if root == "DECIMAL" else ""
+            expected = f"{root} with {least} to {greatest:,}{scale}"
+            raise tokens.error(f"the type {word}({', '.join(map(str, given))})", start.start, expected)
+        sizes = (*given, 0)[: len(sizes)]
+    if root in ("TIME", "TIMESTAMP"):
+        zone = tokens.accept("WITHOUT TIME ZONE", "WITH LOCAL TIME ZONE", "WITH TIME ZONE")
+        if zone == "WITH TIME ZONE":
+            tokens.refused("zoned")
+        root = "TIMESTAMP_LTZ" if zone == "WITH LOCAL TIME ZONE" else root
+    return LogicalType(root, sizes)
+
+
+def _row(tokens: Tokens) -> LogicalType:
+    """The fields of a ROW in < > or ( ), each with an optional comment."""
+
+    def field() -> tuple[str, LogicalType]:
+        name, kind = tokens.name("the name of a field"), read_type(tokens)
+        if tokens.next.kind == "text":
+            tokens.text("a comment")
+        return name, kind
+
+    if tokens.accept("<>"):
+        return LogicalType("ROW")
+    end = ">" if tokens.expect("<", "(") == "<" else ")"
+    fields = tokens.listed(field)
+    tokens.expect(end)
+    return LogicalType("ROW", (), tuple(kind for _, kind in fields), tuple(name for name, _ in fields))
+
+
+def qualifier(tokens: Tokens) -> tuple[str, str]:
+    """The units of an interval: ``DAY(2) TO SECOND(3)``; the second one is empty if there is one only."""
+
+    def unit() -> str:
+        found = tokens.accept(*MONTHS, *MILLISECONDS, *(f"{name}S" for name in (*MONTHS, *MILLISECONDS)))
+        if tokens.next.upper == "(" and found:
+            tokens.in_brackets(lambda: tokens.number("a number of digits"))
+        return found.removesuffix("S") or tokens.unexpected("a unit: YEAR, MONTH, DAY, HOUR, MINUTE or SECOND")
+
+    first = unit()
+    return first, unit() if tokens.accept("TO") else ""
+
+
+# --- expressions ----------------------------------------------------------------------------------------------------
 
 #: operators between two operands -> precedence
 _BINARY = {
@@ -66,7 +167,7 @@ def expression(tokens: Tokens, above: int = 0) -> Expression:
 
 def _chain(tokens: Tokens, left: Expression, operator: str, power: int) -> Expression:
     """An operator with its right operand; of AND, OR and || with all that follow."""
-    at, operands = tokens.place(tokens.next.start), [left]
+    at, operands = tokens.position(tokens.next.start), [left]
     while tokens.accept(operator):
         if tokens.accept("ANY", "SOME", "ALL"):
             tokens.refused("subquery")
@@ -82,7 +183,7 @@ def _predicate(tokens: Tokens, left: Expression, above: int) -> Expression | Non
     word = token.upper
     if word not in _PREDICATES:
         return None
-    at = tokens.place(token.start)
+    at = tokens.position(token.start)
     if word == "IS" and above < _IS:
         tokens.take()
         negated = "NOT " if tokens.accept("NOT") else ""
@@ -124,18 +225,18 @@ def _prefix(tokens: Tokens) -> Expression:
         if token.upper == "-" and isinstance(operand, Literal) and operand.type.is_numeric:
             whole = operand.type.is_integer or operand.type == types.decimal(19, 0)
             return _integer(-int(operand.value)) if whole else Literal(-operand.value, operand.type)
-        return Call(token.upper.replace("-", "NEG"), (operand,), at=tokens.place(token.start))
+        return Call(token.upper.replace("-", "NEG"), (operand,), at=tokens.position(token.start))
     found = _primary(tokens)
     while True:
         token = tokens.next
         tokens.rise(token.upper in ("[", "."))
         if tokens.accept("["):
-            found = Call("ITEM", (found, expression(tokens)), at=tokens.place(token.start))
+            found = Call("ITEM", (found, expression(tokens)), at=tokens.position(token.start))
             tokens.expect("]")
         elif token.upper == "." and not isinstance(found, Star):
             tokens.take()
             field = tokens.name("the name of a field")
-            found = Call("FIELD", (found, _text(field)), at=tokens.place(token.start))
+            found = Call("FIELD", (found, _text(field)), at=tokens.position(token.start))
         else:
             return found
 
@@ -151,7 +252,7 @@ def _primary(tokens: Tokens) -> Expression:
         if behind.upper in ("SELECT", "WITH", "VALUES"):
             tokens.refused("subquery")
         values = tokens.in_brackets(lambda: expression(tokens))
-        return values[0] if len(values) == 1 else Call("ROW", values, at=tokens.place(token.start))
+        return values[0] if len(values) == 1 else Call("ROW", values, at=tokens.position(token.start))
     if upper == "*" and tokens.ahead(-1).upper in ("SELECT", "DISTINCT", "ALL", ",", "("):
         tokens.take()
         return Star()
@@ -160,10 +261,10 @@ def _primary(tokens: Tokens) -> Expression:
         return _LITERALS[upper]
     if upper == "CASE":
         tokens.take()
-        return _case(tokens, Call(upper, at=tokens.place(token.start)))
+        return _case(tokens, Call(upper, at=tokens.position(token.start)))
     if upper in _SPECIAL and behind.upper == _SPECIAL[upper][0]:
         tokens.index += 2
-        found = _SPECIAL[upper][1](tokens, Call(upper, at=tokens.place(token.start)))
+        found = _SPECIAL[upper][1](tokens, Call(upper, at=tokens.position(token.start)))
         tokens.expect(")" if behind.upper == "(" else "]")
         return found
     if upper in _TIMES and (behind.kind == "text" or behind.upper == "WITH"):
@@ -172,7 +273,7 @@ def _primary(tokens: Tokens) -> Expression:
         return _interval(tokens)
     if upper in _CONSTANTS and behind.upper != "(":
         tokens.take()
-        return Call(upper, at=tokens.place(token.start))
+        return Call(upper, at=tokens.position(token.start))
     return _named(tokens)
 
 
@@ -186,7 +287,7 @@ def _named(tokens: Tokens) -> Expression:
         if tokens.accept("*"):
             return Star(".".join(parts))
         parts.append(tokens.name("the name of a column"))
-    at = tokens.place(start.start)
+    at = tokens.position(start.start)
     if tokens.next.upper != "(":
         return Column(tuple(parts), at)
     name = unqualified(parts).upper()
@@ -268,7 +369,7 @@ _TIMES = {"DATE": "2026-01-31", "TIME": "12:00:00", "TIMESTAMP": "2026-01-31 12:
 
 def _time(tokens: Tokens) -> Expression:
     """DATE '...', TIME '...' or TIMESTAMP '...'."""
-    root, at = tokens.next.upper, tokens.place(tokens.next.start)
+    root, at = tokens.next.upper, tokens.position(tokens.next.start)
     tokens.take()
     local = root == "TIMESTAMP" and tokens.accept("WITH LOCAL TIME ZONE", "WITH TIME ZONE")
     if local == "WITH TIME ZONE":
@@ -292,7 +393,6 @@ def _time(tokens: Tokens) -> Expression:
 
 
 def _interval(tokens: Tokens) -> Literal:
-    """INTERVAL '5' SECOND, INTERVAL '1 02:03' DAY TO MINUTE, INTERVAL '1-6' YEAR TO MONTH."""
     start = tokens.take().start
     sign = -1 if tokens.accept("-", "+") == "-" else 1
     text = tokens.take().text if tokens.next.kind == "number" else tokens.text("INTERVAL '5' SECOND").strip()

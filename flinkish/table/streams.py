@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -19,17 +19,16 @@ from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTyp
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.types import Row
 from flinkish.datastream import DataStream
-from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError, UnsupportedOperationError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
 from flinkish.table import logical_types as types
 from flinkish.table import planner, syntax
 from flinkish.table.casts import zone_name
 from flinkish.table.expression import Expression
 from flinkish.table.logical_types import LogicalType, of_type_info
-from flinkish.table.plan import Changes, Field, Relation, Rows, StreamScan, TimeAttribute
+from flinkish.table.plan import Changes, Field, Relation, Rows, StreamScan, TimeAttribute, row_type_of, schema_of
 from flinkish.table.resolved import implicitly
 from flinkish.table.schema import Schema
 from flinkish.table.syntax import ColumnDefinition, TableDefinition
-from flinkish.table.translate import row_type_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,32 +49,32 @@ _CLASSES: dict[type, LogicalType] = {
 _OF_VALUES = "from_elements()"
 
 
+@dataclass(frozen=True)
 class ChangelogMode:
     """Which kinds of changes a stream has (``pyflink.table.ChangelogMode``)."""
 
-    def __init__(self, has_changes: bool) -> None:
-        self.has_changes = has_changes
+    changes: Changes
+    #: without what was before an update: the primary key says which row it replaces
+    is_upsert: bool = False
 
     @staticmethod
     def insert_only() -> ChangelogMode:
-        return ChangelogMode(False)
+        return ChangelogMode(Changes.INSERT)
 
     @staticmethod
     def all() -> ChangelogMode:
-        return ChangelogMode(True)
+        return ChangelogMode(Changes.RETRACT)
 
     @staticmethod
-    def upsert() -> NoReturn:
-        """Raises UnsupportedOperationError: updates come with what was before them."""
-        expected, hint = "ChangelogMode.all()", "read a topic of upserts by the connector 'upsert-kafka'"
-        what = "streams of upserts are not supported"
-        raise UnsupportedOperationError(what, where="ChangelogMode.upsert()", expected=expected, hint=hint)
+    def upsert(key_only_deletes: bool = True) -> ChangelogMode:
+        return ChangelogMode(Changes.RETRACT, True)
 
 
 def table_of(
-    catalog: Catalog, stream: DataStream, given: Sequence[Any] = (), changes: Changes = Changes.INSERT
+    catalog: Catalog, stream: DataStream, given: Sequence[Any] = (), mode: ChangelogMode | None = None
 ) -> Relation:
-    """A stream as a relation. ``given``: a Schema, or expressions that name fields.
+    """A stream as a relation. ``given``: a Schema, or expressions that name fields; ``mode``: by default, rows are only
+    inserted.
 
     Raises:
         ProgramError: the stream has no declared type, or not the columns that are wanted.
@@ -83,6 +82,7 @@ def table_of(
     check_instance(stream, DataStream, "the stream is", _WHERE, "such as env.from_source(...)")
     fields = _fields(stream)
     given = [each for each in given if each is not None]
+    changes, is_upsert = (Changes.INSERT, False) if mode is None else (mode.changes, mode.is_upsert)
     if given and not isinstance(given[0], Schema):
         return _by_expressions(stream, fields, given, changes, catalog)
     wanted = given[0].definition if given else TableDefinition()
@@ -108,7 +108,12 @@ def table_of(
     if wanted.watermark is not None and wanted.watermark[1] == _MARKS_OF_SOURCE:
         marked, wanted = wanted.watermark[0], replace(wanted, watermark=None)
         stored = tuple(f._replace(time=TimeAttribute.ROWTIME) if f.name == marked else f for f in stored)
-    scan = StreamScan(stored, changes, wanted.primary_key, _bounded(stream), stream, positions, time)
+    of_key = tuple(each for each in zip(stored, positions, strict=False) if each[0].name in wanted.primary_key)
+    if is_upsert and not of_key:
+        hint = "Schema.new_builder().primary_key('name').build()"
+        raise ProgramError("a stream of upserts without a primary key", where=_WHERE, expected="one", hint=hint)
+    key = of_key if is_upsert else ()
+    scan = StreamScan(stored, changes, wanted.primary_key, _bounded(stream), stream, positions, time, key)
     return planner.Planner(catalog).completed(scan, wanted)
 
 
@@ -167,7 +172,6 @@ def _positions(fields: dict[str, LogicalType], wanted: Sequence[ColumnDefinition
 
 
 def _fields(stream: DataStream) -> dict[str, LogicalType]:
-    """The columns of a stream: the fields of its Rows, f0, f1 and so on of tuples, or else f0."""
     kind = stream.get_type()
     if isinstance(kind, PickledBytesTypeInfo):
         hint = "call map(..., output_type=Types.ROW_NAMED([...], [...]))"
@@ -181,7 +185,6 @@ def _fields(stream: DataStream) -> dict[str, LogicalType]:
 
 
 def _bounded(stream: DataStream) -> bool:
-    """Whether all sources of a stream end by themselves."""
     found, work = True, [tap.node for tap in stream._taps]
     seen = set()
     while work:
@@ -226,7 +229,7 @@ def from_expressions(nodes: Sequence[syntax.Expression], schema: Any, catalog: C
     rows = tuple(node.args if isinstance(node, syntax.Call) and node.name == "ROW" else (node,) for node in nodes)
     found = planner.resolve(syntax.Values(rows), catalog)
     columns: list[syntax.Expression] = [syntax.Column((field.name,)) for field in found.fields]
-    names = [field.name for field in found.fields] if schema is None else schema
+    names = found.names if schema is None else schema
     if isinstance(schema, TypeInformation):
         kind = of_type_info(schema)
         columns, names = list(map(syntax.Cast, columns, kind.parts)), kind.names
@@ -255,8 +258,7 @@ def from_pandas(frame: pd.DataFrame, schema: Any) -> Rows:
         else:
             kinds = [of_type_info(each) for each in given]
     fields = tuple(map(Field, names, kinds))
-    target = pa.schema([(field.name, field.type.arrow) for field in fields])
-    return Rows(fields, Changes.INSERT, (), True, table.rename_columns(names).cast(target, safe=False))
+    return Rows(fields, Changes.INSERT, (), True, table.rename_columns(names).cast(schema_of(fields), safe=False))
 
 
 def _of_arrow(arrow: pa.DataType) -> LogicalType:
@@ -285,7 +287,6 @@ def _of_arrow(arrow: pa.DataType) -> LogicalType:
 
 
 def _as_dict(record: Any, names: Sequence[str] | None) -> dict[str, Any]:
-    """The fields of a record by their names."""
     if isinstance(record, dict):
         return dict(sorted(record.items()))
     if isinstance(record, (Row, tuple, list)):
@@ -316,7 +317,6 @@ def _type_of_records(records: Sequence[dict[str, Any]]) -> LogicalType:
 
 
 def _type_of(values: Sequence[Any], name: str) -> LogicalType:
-    """The type that all these values have."""
     there = [value for value in values if value is not None]
     kinds = {_kind(value) for value in there}
     if len(kinds) != 1:

@@ -6,9 +6,9 @@ Nothing is known of types and tables here; `planner` resolves it. Names are as t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from flinkish.table.logical_types import LogicalType
 
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from flinkish.table.plan import Relation
     from flinkish.table.udf import UserFunction
 
+T = TypeVar("T")
+R = TypeVar("R")
 
-class Place(NamedTuple):
+
+class Position(NamedTuple):
     """Where something stands in the text of a statement; both count from 1."""
 
     line: int
     column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
 
 
 # --- expressions ----------------------------------------------------------------------------------------------------
@@ -32,7 +38,7 @@ class Column:
     """A column, or a nested field of it: ``path`` is ("ts",), ("o", "ts") for ``o.ts``, and so on."""
 
     path: tuple[str, ...]
-    at: Place | None = field(default=None, compare=False)
+    at: Position | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Call:
     distinct: bool = False
     #: FILTER (WHERE ...)
     condition: Expression | None = None
-    at: Place | None = field(default=None, compare=False)
+    at: Position | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -74,21 +80,17 @@ class Cast:
     operand: Expression
     type: LogicalType
     lenient: bool = False
-    at: Place | None = field(default=None, compare=False)
+    at: Position | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Alias:
-    """An expression with a name."""
-
     operand: Expression
     name: str
 
 
 @dataclass(frozen=True)
 class Star:
-    """All columns, or those of one table."""
-
     table: str | None = None
 
 
@@ -96,31 +98,42 @@ Expression = Column | Literal | Call | Cast | Alias | Star
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions that an expression is made of."""
     if isinstance(expression, Call):
         return expression.args if expression.condition is None else (*expression.args, expression.condition)
     return (expression.operand,) if isinstance(expression, Cast | Alias) else ()
 
 
-def rebuilt(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
-    """The expression in which each outermost part that ``change`` gives something else for is replaced by that."""
-    done: list[Expression] = []
-    work: list[tuple[Expression, int]] = [(expression, -1)]
+def folded(root: T, parts: Callable[[T], Sequence[T]], make: Callable[[T, tuple[R, ...]], R]) -> R:
+    """What is made of a tree from its leaves on. It may be deeper than Python's stack."""
+    done: list[R] = []
+    work: list[tuple[T, int]] = [(root, -1)]
     while work:
         part, count = work.pop()
         if count < 0:
-            changed = change(part)
-            parts = parts_of(part) if changed is None else ()
-            work.append((part if changed is None else changed, len(parts)))
-            work += [(each, -1) for each in reversed(parts)]
-        elif count:
-            parts = tuple(done[-count:])
-            del done[-count:]
-            same = all(new is old for new, old in zip(parts, parts_of(part), strict=True))
-            done.append(part if same else _with_parts(part, parts))
+            inner = parts(part)
+            work.append((part, len(inner)))
+            work += [(each, -1) for each in reversed(inner)]
         else:
-            done.append(part)
+            made = make(part, tuple(done[len(done) - count :]))
+            del done[len(done) - count :]
+            done.append(made)
     return done[0]
+
+
+def rebuilt(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """The expression in which each outermost part that ``change`` gives something else for is replaced by that."""
+    changed: dict[int, Expression | None] = {}
+
+    def parts(part: Expression) -> tuple[Expression, ...]:
+        changed[id(part)] = change(part)
+        return parts_of(part) if changed[id(part)] is None else ()
+
+    def make(part: Expression, inner: tuple[Expression, ...]) -> Expression:
+        found = changed[id(part)]
+        same = all(new is old for new, old in zip(inner, parts_of(part), strict=False))
+        return found if found is not None else part if same else _with_parts(part, inner)
+
+    return folded(expression, parts, make)
 
 
 def _with_parts(expression: Expression, parts: tuple[Expression, ...]) -> Expression:
@@ -131,7 +144,6 @@ def _with_parts(expression: Expression, parts: tuple[Expression, ...]) -> Expres
 
 
 def found_in(expression: Expression, wanted: Callable[[Expression], bool]) -> Expression | None:
-    """The first part of an expression that is wanted."""
     work = [expression]
     while work:
         part = work.pop()
@@ -146,10 +158,8 @@ def found_in(expression: Expression, wanted: Callable[[Expression], bool]) -> Ex
 
 @dataclass(frozen=True)
 class TableName:
-    """A table or view by its name."""
-
     name: str
-    at: Place | None = field(default=None, compare=False)
+    at: Position | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -201,8 +211,6 @@ class Select:
 
 @dataclass(frozen=True)
 class UnionAll:
-    """The rows of all queries."""
-
     queries: tuple[Query, ...]
 
 
@@ -257,7 +265,6 @@ class TableDefinition:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
         return [column.name for column in self.columns]
 
     @property
@@ -321,22 +328,19 @@ class Insert:
 
 
 @dataclass(frozen=True)
-class QueryStatement:
-    """A SELECT, WITH, VALUES or UNION."""
-
-    query: Query
-
-
-@dataclass(frozen=True)
 class InsertSet:
     """EXECUTE STATEMENT SET BEGIN ... END."""
 
     inserts: tuple[Insert, ...]
 
 
+#: What has a plan.
+Explained = Query | Insert | InsertSet
+
+
 @dataclass(frozen=True)
 class Explain:
-    statement: QueryStatement | Insert | InsertSet
+    statement: Explained
 
 
 @dataclass(frozen=True)
@@ -350,12 +354,10 @@ class SetOption:
 
 @dataclass(frozen=True)
 class Show:
-    """SHOW TABLES, VIEWS, FUNCTIONS, USER FUNCTIONS, CREATE TABLE t; DESCRIBE t is ``what`` = COLUMNS."""
+    """SHOW TABLES, VIEWS, FUNCTIONS, USER FUNCTIONS; DESCRIBE t is ``what`` = COLUMNS."""
 
     what: str
     name: str = ""
 
 
-Statement = (
-    CreateTable | CreateView | CreateFunction | Drop | Insert | QueryStatement | InsertSet | Explain | SetOption | Show
-)
+Statement = CreateTable | CreateView | CreateFunction | Drop | Explained | Explain | SetOption | Show

@@ -7,19 +7,20 @@ Windows are ``Tumble.over(lit(10).minutes).on(col("ts")).alias("w")``, ``Slide``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import check_at_least, check_instance
 from flinkish.common.no_effect import supply_names
-from flinkish.errors import ProgramError, UnsupportedOperationError
+from flinkish.errors import ProgramError
 from flinkish.table import explain, planner, syntax
 from flinkish.table.expression import Expression
 from flinkish.table.expressions import col
 from flinkish.table.logical_types import INTERVAL_DAY
 from flinkish.table.plan import Relation
 from flinkish.table.projections import prune
+from flinkish.table.refusals import refusal, refuse
 from flinkish.table.table_result import ResolvedSchema, TableResult, TableSchema, to_pandas
 from flinkish.table.udf import UserFunction
 
@@ -33,22 +34,6 @@ __all__ = ["GroupWindow", "GroupWindowedTable", "GroupedTable", "Session", "Slid
 __all__ += ["WindowGroupedTable"]
 
 _WHERE = "the Table API"
-#: Methods that are refused: what is not supported, what there is, and what to write with streams.
-_JOIN = ("joins", "a table that one of the sources has joined already", "connect(other.key_by(...)).process(...)")
-_SET = ("set operations but UNION ALL", "union_all(...), distinct()", "key_by(...).process(...)")
-_OWN = ("aggregate functions in Python", "group_by(...).select(...) with sum, count, ...", "key_by(...).process(...)")
-_UDTF = ("table functions (UDTF)", "map(...) with a udf", "flat_map(...)")
-_REFUSED = {
-    **dict.fromkeys(("join", "left_outer_join", "right_outer_join", "full_outer_join"), _JOIN),
-    **dict.fromkeys(("minus", "minus_all", "union", "intersect", "intersect_all"), _SET),
-    **dict.fromkeys(("aggregate", "flat_aggregate"), _OWN),
-    **dict.fromkeys(("flat_map", "join_lateral", "left_outer_join_lateral"), _UDTF),
-    "order_by": ("ORDER BY", "the rows in the order in which they come", "key_by(...).process(...)"),
-    "over_window": ("OVER aggregates", "group_by(...), or window(Tumble.over(...)...)", "key_by(...).process(...)"),
-    "offset": ("OFFSET", "limit(n), of a bounded table", "filter(...)"),
-    "to_changelog": ("changelogs as columns", "t_env.to_changelog_stream(table)", "map(...)"),
-    "from_changelog": ("changelogs as columns", "t_env.from_changelog_stream(stream)", "map(...)"),
-}
 #: The functions whose unnamed results are called ``EXPR$0`` and so on.
 _AGGREGATES = frozenset(
     "COUNT SUM $SUM0 MIN MAX AVG FIRST_VALUE LAST_VALUE STDDEV_POP STDDEV_SAMP VAR_POP VAR_SAMP LISTAGG COLLECT "
@@ -71,7 +56,7 @@ class Table:
 
     @property
     def _names(self) -> list[str]:
-        return [field.name for field in self._relation.fields]
+        return self._relation.names
 
     @property
     def _query(self) -> syntax.Resolved:
@@ -83,12 +68,13 @@ class Table:
     def _selected(self, columns: Sequence[syntax.Expression], **parts: Any) -> Table:
         return self._of(syntax.Select(tuple(named(columns)), self._query, **parts))
 
-    def _columns(self) -> list[syntax.Expression]:
-        return [syntax.Column((name,)) for name in self._names]
+    @property
+    def _columns(self) -> dict[str, syntax.Expression]:
+        return {name: syntax.Column((name,)) for name in self._names}
 
     def select(self, *fields: Expression) -> Table:
         """Columns that are computed of those of each row; aggregates give one row for the whole table."""
-        return self._selected(self._expanded(fields, "select()"))
+        return self._selected(_nodes(fields, "select()"))
 
     def alias(self, field: str, *fields: str) -> Table:
         """The table with these names for its first columns."""
@@ -96,8 +82,8 @@ class Table:
         if len(names) > len(self._names):
             what, expected = f"{len(names)} names for {len(self._names)} columns", ", ".join(self._names)
             raise ProgramError(what, where="Table.alias()", expected=f"names for the columns {expected}")
-        renamed = map(syntax.Alias, self._columns(), names)
-        return self._selected([*renamed, *self._columns()[len(names) :]])
+        renamed = map(syntax.Alias, self._columns.values(), names)
+        return self._selected([*renamed, *list(self._columns.values())[len(names) :]])
 
     def where(self, predicate: Expression) -> Table:
         """The rows of which the condition is true."""
@@ -112,9 +98,9 @@ class Table:
 
     def _keys(self, fields: Sequence[Expression]) -> tuple[Table, tuple[syntax.Expression, ...]]:
         """The table with the keys that have names as columns, and the keys."""
-        keys = [_node(field, "group_by()") for field in fields]
+        keys = _nodes(fields, "group_by()")
         added = [key for key in keys if isinstance(key, syntax.Alias)]
-        table = self._selected([*self._columns(), *added]) if added else self
+        table = self._selected([*self._columns.values(), *added]) if added else self
         return table, tuple(syntax.Column((key.name,)) if isinstance(key, syntax.Alias) else key for key in keys)
 
     def window(self, window: GroupWindow) -> GroupWindowedTable:
@@ -127,7 +113,6 @@ class Table:
         return GroupWindowedTable(self, window)
 
     def distinct(self) -> Table:
-        """Each row once."""
         return self._selected([syntax.Star()], distinct=True)
 
     def union_all(self, right: Table) -> Table:
@@ -140,26 +125,26 @@ class Table:
         """The first rows of a bounded table."""
         check_at_least(fetch, 0, "the number of rows", "Table.limit()", "such as limit(10)")
         if offset:
-            self.offset(offset)
+            raise refusal("OFFSET", "Table.limit()")
         return self._selected([syntax.Star()], limit=fetch)
 
     fetch = limit
 
     def add_columns(self, *fields: Expression) -> Table:
         """The table with these columns behind its own."""
-        return self._selected([*self._columns(), *self._expanded(fields, "add_columns()")])
+        return self._selected([*self._columns.values(), *_nodes(fields, "add_columns()")])
 
     def add_or_replace_columns(self, *fields: Expression) -> Table:
         """The table with these columns, which replace those of the same names."""
-        columns = dict(zip(self._names, self._columns(), strict=True))
-        for node in named(self._expanded(fields, "add_or_replace_columns()"), len(columns)):
+        columns = self._columns
+        for node in named(_nodes(fields, "add_or_replace_columns()"), len(columns)):
             columns[_name_of(node)] = node
         return self._selected(list(columns.values()))
 
     def rename_columns(self, *fields: Expression) -> Table:
         """The table with other names for some columns: ``rename_columns(col("a").alias("b"))``."""
-        columns = dict(zip(self._names, self._columns(), strict=True))
-        for node in (_node(field, "rename_columns()") for field in fields):
+        columns = self._columns
+        for node in _nodes(fields, "rename_columns()"):
             if not (isinstance(node, syntax.Alias) and isinstance(node.operand, syntax.Column)):
                 where, expected = "Table.rename_columns()", "col('a').alias('b')"
                 raise ProgramError(f"the column {Expression(node)}", where=where, expected=expected)
@@ -168,9 +153,8 @@ class Table:
 
     def drop_columns(self, *fields: Expression) -> Table:
         """The table without these columns."""
-        nodes = self._expanded(fields, "drop_columns()")
-        dropped = {self._own(node, "drop_columns()") for node in nodes}
-        return self._selected([column for column in self._columns() if _name_of(column) not in dropped])
+        dropped = {self._own(node, "drop_columns()") for node in _nodes(fields, "drop_columns()")}
+        return self._selected([column for name, column in self._columns.items() if name not in dropped])
 
     def _own(self, node: syntax.Expression, where: str) -> str:
         name = _name_of(node) if isinstance(node, syntax.Column) else str(Expression(node))
@@ -181,7 +165,7 @@ class Table:
     def map(self, func: Expression | UserFunction) -> Table:
         """The results of a UDF: a ROW becomes the columns of the table. A UDF without arguments gets whole rows."""
         if isinstance(func, UserFunction):
-            func = Expression(syntax.Call(func.name, tuple(self._columns()), func.of_rows(self._names)))
+            func = Expression(syntax.Call(func.name, tuple(self._columns.values()), func.of_rows(self._names)))
         node = _node(func, "map()")
         if not (isinstance(node, syntax.Call) and node.function is not None):
             raise ProgramError(f"map of {func}", where="Table.map()", expected="a UDF, as map(f) or map(f(col('a')))")
@@ -238,34 +222,6 @@ class Table:
     def __repr__(self) -> str:
         return f"<Table of {', '.join(self._names)}>"
 
-    def _expanded(self, fields: Sequence[Expression], where: str) -> list[syntax.Expression]:
-        """The expressions, with the columns that `with_columns` and the like stand for."""
-        found: list[syntax.Expression] = []
-        for field in fields:
-            node = _node(field, where)
-            if isinstance(node, syntax.Call) and node.name in ("WITH_COLUMNS", "WITHOUT_COLUMNS"):
-                chosen = [name for arg in node.args for name in self._chosen(arg)]
-                with_them = node.name == "WITH_COLUMNS"
-                names = chosen if with_them else [name for name in self._names if name not in chosen]
-                found += [syntax.Column((name,)) for name in names]
-            elif isinstance(node, syntax.Star):
-                found += self._columns()
-            else:
-                found.append(node)
-        return found
-
-    def _chosen(self, node: syntax.Expression) -> Iterator[str]:
-        match node:
-            case syntax.Call("RANGE", (first, last)):
-                bounds = [self._names.index(next(self._chosen(bound))) for bound in (first, last)]
-                yield from self._names[bounds[0] : bounds[1] + 1]
-            case syntax.Literal(int(position)) if 1 <= position <= len(self._names):
-                yield self._names[position - 1]
-            case syntax.Literal(str(name)):
-                yield self._own(syntax.Column((name,)), "select()")
-            case _:
-                yield self._own(node, "select()")
-
 
 @dataclass(frozen=True)
 class GroupWindow:
@@ -321,12 +277,9 @@ class Session:
 def _millis(interval: Any, where: str) -> int:
     expected = "an interval of weeks to milliseconds, such as lit(10).minutes"
     check_instance(interval, Expression, "the interval is", where, "such as lit(10).minutes")
-    match interval._node:
-        case syntax.Literal(int(value), kind) if kind == INTERVAL_DAY and value > 0:
-            return value
-        case syntax.Call("ROW_INTERVAL"):
-            what, hint = "windows of rows are not supported", "t_env.to_data_stream(table).key_by(...).count_window(n)"
-            raise UnsupportedOperationError(what, where=where, expected=expected, hint=hint)
+    node = interval._node
+    if isinstance(node, syntax.Literal) and node.type == INTERVAL_DAY and node.value > 0:
+        return int(node.value)
     raise ProgramError(f"the interval is {interval}", where=where, expected=expected)
 
 
@@ -339,7 +292,7 @@ class GroupedTable:
 
     def select(self, *fields: Expression) -> Table:
         """The keys, and aggregates of the other columns."""
-        return self._table._selected(self._table._expanded(fields, "select()"), group_by=self._keys)
+        return self._table._selected(_nodes(fields, "select()"), group_by=self._keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,7 +332,7 @@ class WindowGroupedTable:
                 return syntax.Call(f"{window.kind}_{part.name}", called.args)
             return None
 
-        columns = [syntax.rebuilt(each, of_window) for each in named(self._table._expanded(fields, "select()"))]
+        columns = [syntax.rebuilt(each, of_window) for each in named(_nodes(fields, "select()"))]
         return self._table._selected(columns, group_by=(called, *self._keys))
 
 
@@ -401,6 +354,10 @@ class TablePipeline:
 
     def get_sink_identifier(self) -> str:
         return f"{explain.CATALOG}{self._target}"
+
+
+def _nodes(fields: Sequence[Expression], where: str) -> list[syntax.Expression]:
+    return [_node(field, where) for field in fields]
 
 
 def _node(field: Any, where: str) -> syntax.Expression:
@@ -458,18 +415,21 @@ def _aggregates(node: syntax.Expression) -> list[syntax.Call]:
     return _aggregates(node.operand) if isinstance(node, syntax.Cast | syntax.Alias) else []
 
 
-def _refusing(name: str, what: str, expected: str, streams: str) -> Callable[..., NoReturn]:
-
-    def method(self: Any, *_: Any, **__: Any) -> NoReturn:
-        where, hint = f"{type(self).__name__}.{name}()", f"t_env.to_data_stream(table).{streams}"
-        raise UnsupportedOperationError(f"{what} are not supported", where=where, expected=expected, hint=hint)
-
-    method.__name__, method.__doc__ = name, f"Raises UnsupportedOperationError: {what} are not supported."
-    return method
-
-
-for _name, _refusal in _REFUSED.items():
-    for _owner in (Table, GroupedTable, WindowGroupedTable) if _refusal is _OWN else (Table,):
-        setattr(_owner, _name, _refusing(_name, *_refusal))
+refuse(
+    Table,
+    {
+        "JOIN": "join left_outer_join right_outer_join full_outer_join",
+        "INTERSECT": "intersect intersect_all",
+        "MINUS": "minus minus_all",
+        "UNION": "union",
+        "LATERAL": "flat_map join_lateral left_outer_join_lateral",
+        "ORDER": "order_by",
+        "OVER": "over_window",
+        "OFFSET": "offset",
+        "changelogs": "to_changelog from_changelog",
+    },
+)
+for _class in (Table, GroupedTable, WindowGroupedTable):
+    refuse(_class, {"udaf": "aggregate flat_aggregate"})
 
 supply_names(__name__)

@@ -14,14 +14,13 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.no_effect import supply_names, warn_without_effect
 from flinkish.common.options import execution, tables
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.errors import ArgumentValueError, UnsupportedOperationError
+from flinkish.errors import ArgumentValueError
+from flinkish.table.refusals import refusal
 
 __all__ = ["EnvironmentSettings", "SqlDialect", "TableConfig"]
 
 
 class SqlDialect:
-    """The dialects of SQL: there is Flink's."""
-
     DEFAULT, HIVE = range(2)
 
 
@@ -31,18 +30,21 @@ class EnvironmentSettings:
     Example: ``EnvironmentSettings.in_streaming_mode()``, ``EnvironmentSettings.new_instance().in_batch_mode().build()``
     """
 
-    def __init__(self, mode: str = "STREAMING") -> None:
-        self._configuration = Configuration().set_string("execution.runtime-mode", mode)
+    def __init__(self) -> None:
+        self._configuration = Configuration().set_string("execution.runtime-mode", "STREAMING")
 
     @staticmethod
-    def in_streaming_mode() -> EnvironmentSettings:
+    def new_instance() -> EnvironmentSettings:
         return EnvironmentSettings()
 
-    new_instance = in_streaming_mode
+    Builder = new_instance
 
-    @staticmethod
-    def in_batch_mode() -> EnvironmentSettings:
-        return EnvironmentSettings("BATCH")
+    # called with settings, which they change, or with none: EnvironmentSettings.in_batch_mode()
+    def in_streaming_mode(self: EnvironmentSettings | None = None) -> EnvironmentSettings:
+        return _in_mode("STREAMING", self)
+
+    def in_batch_mode(self: EnvironmentSettings | None = None) -> EnvironmentSettings:
+        return _in_mode("BATCH", self)
 
     def with_configuration(self, configuration: Configuration) -> EnvironmentSettings:
         """Add the entries of a configuration, which the environment takes over."""
@@ -66,8 +68,7 @@ class EnvironmentSettings:
     def with_built_in_catalog_name(self, built_in_catalog_name: str) -> EnvironmentSettings:
         """Accepts the only catalog, or the only database."""
         if built_in_catalog_name not in ("default_catalog", "default_database"):
-            expected = "default_catalog, default_database"
-            raise UnsupportedOperationError("catalogs are not supported", where=type(self).__name__, expected=expected)
+            raise refusal("CATALOG", "EnvironmentSettings")
         return self
 
     def with_built_in_database_name(self, built_in_database_name: str) -> EnvironmentSettings:
@@ -78,6 +79,12 @@ class EnvironmentSettings:
 
     # PyFlink has had no other planner since 1.14
     use_blink_planner = build
+
+
+def _in_mode(mode: str, settings: EnvironmentSettings | None) -> EnvironmentSettings:
+    made = EnvironmentSettings() if settings is None else settings
+    made._configuration.set_string("execution.runtime-mode", mode)
+    return made
 
 
 class TableConfig:
@@ -128,7 +135,7 @@ class TableConfig:
 
     def set_sql_dialect(self, sql_dialect: int) -> None:
         if sql_dialect != SqlDialect.DEFAULT:
-            raise UnsupportedOperationError("Hive's SQL is not supported", where="set_sql_dialect()")
+            raise refusal("Hive", "set_sql_dialect()")
 
     def set_python_executable(self, python_exec: str) -> None:
         self._env.set_python_executable(python_exec)
@@ -165,7 +172,7 @@ def _zone_of_machine(given: str) -> str:
     linked = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]
     for zone in filter(None, (given.lstrip(":"), linked)):
         try:
-            return ZoneInfo(zone).key
+            return "UTC" if zone == "Etc/UTC" else ZoneInfo(zone).key
         except (ZoneInfoNotFoundError, ValueError, OSError):
             continue
     return "UTC"

@@ -6,12 +6,13 @@ operators (`translate`) only where rows are wanted: in an INSERT, in the result 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.configuration import Configuration
@@ -20,20 +21,22 @@ from flinkish.common.options import core, execution
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
-from flinkish.errors import ConfigurationError, ProgramError, UnsupportedOperationError
+from flinkish.errors import ConfigurationError, ProgramError
 from flinkish.graph.stream_graph import StreamNode
-from flinkish.table import explain, planner, show, sql, syntax, translate
+from flinkish.table import explain, planner, sql, syntax, translate
 from flinkish.table.catalog import Catalog, name_of
 from flinkish.table.expression import Expression
 from flinkish.table.functions import FUNCTIONS
 from flinkish.table.logical_types import BIGINT, STRING
 from flinkish.table.plan import Changes, Field, Relation, Sink
 from flinkish.table.projections import prune
+from flinkish.table.refusals import refusal, refuse
 from flinkish.table.schema import Schema, TableDescriptor
 from flinkish.table.streams import ChangelogMode, from_elements, from_expressions, from_pandas, table_of
 from flinkish.table.table import Table, TablePipeline
 from flinkish.table.table_config import EnvironmentSettings, TableConfig
 from flinkish.table.table_result import ResultKind, TableResult
+from flinkish.table.tokens import where_of
 from flinkish.table.udf import ScalarFunction, UserFunction, imported
 
 if TYPE_CHECKING:
@@ -72,7 +75,7 @@ class StatementSet:
         check_instance(stmt, str, "the statement is", "add_insert_sql()", "give SQL as a text")
         found = sql.parse(stmt)
         if not isinstance(found, syntax.Insert):
-            raise ProgramError("the statement is no INSERT", where=f"SQL: {stmt.strip()[:300]}", expected="INSERT INTO")
+            raise ProgramError("the statement is no INSERT", where=where_of(stmt), expected="INSERT INTO")
         return self._add(found, stmt)
 
     def _add(self, insert: syntax.Insert, statement: str = "") -> StatementSet:
@@ -143,12 +146,11 @@ class TableEnvironment:
         """
         check_instance(stmt, str, "the statement is", "execute_sql()", "give SQL as a text")
         match sql.parse(stmt):
-            case syntax.QueryStatement(query):
-                return self._execute_query(planner.resolve(query, self._catalog, stmt))
             case syntax.Insert() | syntax.InsertSet() as inserts:
                 return self._set_of(inserts, stmt).execute()
             case syntax.Explain(explained):
-                return _text(self._plan_of(explained, stmt))
+                plan = self._plan_of(explained, stmt)
+                return TableResult(_rows=lambda: [Row(plan)])
             case syntax.Show() as shown:
                 return self._shown(shown)
             case syntax.SetOption() as option:
@@ -162,28 +164,28 @@ class TableEnvironment:
                 self._catalog.add_function(name, imported(target, stmt), tolerant)
             case syntax.Drop(kind, name, tolerant):
                 self._catalog.drop(kind, name, tolerant)
-        return TableResult(kind=ResultKind.SUCCESS)
+            case query:
+                return self._execute_query(planner.resolve(query, self._catalog, stmt))
+        return TableResult(_kind=ResultKind.SUCCESS)
 
     def sql_query(self, query: str) -> Table:
         check_instance(query, str, "the query is", "sql_query()", "give SQL as a text")
         return Table(planner.resolve(sql.parse_query(query), self._catalog, query), self)
 
     def create_statement_set(self) -> StatementSet:
-        """An empty set of inserts, which run as one job."""
         return StatementSet(self)
 
     def explain_sql(self, stmt: str, *extra_details: Any) -> str:
         statement = sql.parse(stmt)
         statement = statement.statement if isinstance(statement, syntax.Explain) else statement
-        if not isinstance(statement, syntax.QueryStatement | syntax.Insert | syntax.InsertSet):
-            where, expected = f"SQL: {stmt[:300]}", "a query, or an INSERT"
-            raise ProgramError("the statement has no plan", where=where, expected=expected)
+        if not isinstance(statement, syntax.Explained):
+            raise ProgramError("the statement has no plan", where=where_of(stmt), expected="a query, or an INSERT")
         return self._plan_of(statement, stmt)
 
-    def _plan_of(self, statement: syntax.QueryStatement | syntax.Insert | syntax.InsertSet, stmt: str) -> str:
-        if isinstance(statement, syntax.QueryStatement):
-            return explain.explain(prune([planner.resolve(statement.query, self._catalog, stmt)]))
-        return self._set_of(statement, stmt).explain()
+    def _plan_of(self, statement: syntax.Explained, stmt: str) -> str:
+        if isinstance(statement, syntax.Insert | syntax.InsertSet):
+            return self._set_of(statement, stmt).explain()
+        return explain.explain(prune([planner.resolve(statement, self._catalog, stmt)]))
 
     def _set_of(self, statement: syntax.Insert | syntax.InsertSet, stmt: str) -> StatementSet:
         statements = self.create_statement_set()
@@ -192,12 +194,11 @@ class TableEnvironment:
         return statements
 
     def _execute_query(self, relation: Relation) -> TableResult:
-        """Start a job of its own, whose rows come back to the program."""
         with self._env._apart():
             stream = translate.rows_of(prune([relation])[0], self, "collect")
             rows: Any = stream.execute_and_collect(self._env._configuration.get(core.NAME) or "collect")
         style, zone = "types" if self._catalog.is_batch() else "changes", self._catalog.zone()
-        return TableResult(relation.fields, lambda: rows, rows._client, style, rows.close, zone=zone)
+        return TableResult(relation.fields, lambda: rows, rows._client, style, rows.close, _zone=zone)
 
     def _set_option(self, option: syntax.SetOption) -> TableResult:
         config = self._env._configuration
@@ -208,13 +209,14 @@ class TableEnvironment:
             self.get_config().set(option.key, option.value or "")
         else:
             return _listed(("key", "value"), [Row(*item) for item in sorted(config._shown().items())])
-        return TableResult(kind=ResultKind.SUCCESS)
+        return TableResult(_kind=ResultKind.SUCCESS)
 
     def _shown(self, shown: syntax.Show) -> TableResult:
         if shown.what == "COLUMNS":
-            return _listed(*show.described(shown.name, self._catalog))
-        if shown.what.startswith("CREATE"):
-            return _text(show.create_statement(shown.name, self._catalog), "content")
+            table = self._catalog.known(shown.name)
+            relation = planner.resolve(syntax.TableName(shown.name), self._catalog)
+            definition = syntax.TableDefinition() if isinstance(table, Relation) else table.definition
+            return _listed(*explain.described(relation, definition))
         kind = shown.what.lower().replace("user ", "user_defined_")
         names: list[str] = getattr(self, f"list_{kind}")()
         return _listed((f"{kind.split('_')[-1][:-1]} name",), list(map(Row, names)))
@@ -269,13 +271,12 @@ class TableEnvironment:
         if view.or_replace:
             self._catalog.remove(name_of(view.name))
         self._catalog.add_table(view.name, relation, view.if_not_exists, view.temporary)
-        self._catalog.texts.setdefault(name_of(view.name), f"{stmt.strip()}\n")
 
     def _target(self, path_or_descriptor: Any, overwrite: bool = False, source: Relation | None = None) -> str:
         """The name of a table that is given by its name or by its declaration. One without columns has those of the
         query whose rows are written into it."""
         if overwrite:
-            raise UnsupportedOperationError("INSERT OVERWRITE is not supported", where=_WHERE, expected="INSERT INTO")
+            raise refusal("OVERWRITE", "execute_insert()")
         if isinstance(path_or_descriptor, TableDescriptor):
             name = f"*anonymous_{path_or_descriptor.options.get('connector', '')}${len(self._catalog.tables)}*"
             definition = path_or_descriptor.definition
@@ -354,12 +355,12 @@ class TableEnvironment:
     def use_catalog(self, catalog_name: str) -> None:
         """Accepts the one catalog that there is."""
         if catalog_name != "default_catalog":
-            _refuse("use_catalog", "catalogs", "default_catalog, the tables of the program")
+            raise refusal("CATALOG", "use_catalog()")
 
     def use_database(self, database_name: str) -> None:
         """Accepts the one database that there is."""
         if database_name != "default_database":
-            _refuse("use_database", "databases", "default_database, the tables of the program")
+            raise refusal("DATABASE", "use_database()")
 
 
 class StreamTableEnvironment(TableEnvironment):
@@ -398,8 +399,7 @@ class StreamTableEnvironment(TableEnvironment):
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> Table:
         """A stream of Rows as a table whose rows change as their kinds say."""
-        changes = Changes.RETRACT if changelog_mode is None or changelog_mode.has_changes else Changes.INSERT
-        return Table(table_of(self._catalog, data_stream, (schema,), changes), self)
+        return Table(table_of(self._catalog, data_stream, (schema,), changelog_mode or ChangelogMode.all()), self)
 
     def to_data_stream(self, table: Table) -> DataStream:
         """The rows of a table, as Rows with the names of its columns, and, if it has a column of event time, the times
@@ -407,8 +407,7 @@ class StreamTableEnvironment(TableEnvironment):
         check_instance(table, Table, "the table is", "to_data_stream()", "from_path('name') gives one")
         if table._relation.changes is not Changes.INSERT:
             raise ProgramError(
-                "Table sink 'to_data_stream()' doesn't support consuming update changes which is produced by node "
-                f"{explain.changing(table._relation)}",
+                explain.no_changes_for("Table sink 'to_data_stream()'", table._relation),
                 where=_WHERE,
                 expected="a table of which rows are only inserted",
                 hint="t_env.to_changelog_stream(table), whose Rows have the kinds of changes",
@@ -420,9 +419,11 @@ class StreamTableEnvironment(TableEnvironment):
     ) -> DataStream:
         """The rows of a table with the kinds of their changes."""
         check_instance(table, Table, "the table is", "to_changelog_stream()", "from_path('name') gives one")
-        if changelog_mode is not None and not changelog_mode.has_changes:
+        mode = changelog_mode or ChangelogMode.all()
+        if mode.changes is Changes.INSERT:
             return self.to_data_stream(table)
-        return translate.rows_of(prune([table._relation])[0], self)
+        rows = translate.rows_of(prune([table._relation])[0], self)
+        return rows.filter(lambda row: row.get_row_kind() is not RowKind.UPDATE_BEFORE) if mode.is_upsert else rows
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """The rows of a table whose rows do not change, converted to a type."""
@@ -441,29 +442,7 @@ def _added_or_not(row: Row) -> tuple[bool, Row]:
 
 
 def _listed(names: Iterable[str], rows: list[Row]) -> TableResult:
-    return TableResult([Field(name, STRING) for name in names], lambda: rows, style="content")
-
-
-def _text(text: str, style: str = "raw") -> TableResult:
-    return TableResult(rows=lambda: [Row(text)], style=style)
-
-
-#: Methods that are refused: what is not supported, and what there is.
-_MODELS = ("models", "a UDF that calls the model")
-_JAVA = ("functions in Java", "@udf(result_type=...)")
-_REFUSED = {
-    **dict.fromkeys(("create_catalog", "register_catalog", "get_catalog"), ("catalogs", "the tables of the program")),
-    **dict.fromkeys(("load_module", "unload_module", "use_modules", "list_full_modules"), ("modules", "@udf")),
-    **dict.fromkeys((f"{verb}_{kind}model" for verb in ("create", "drop") for kind in ("", "temporary_")), _MODELS),
-    **dict.fromkeys(("list_models", "list_temporary_models"), _MODELS),
-    **dict.fromkeys(("compile_plan_sql", "load_plan", "execute_plan"), ("compiled plans", "execute_sql(...)")),
-    **dict.fromkeys((f"create_java_{kind}function" for kind in ("", "temporary_", "temporary_system_")), _JAVA),
-    "list_materialized_tables": ("materialized tables", "INSERT INTO a table of a connector"),
-}
-
-
-def _refuse(name: str, what: str, expected: str, *_: Any, **__: Any) -> NoReturn:
-    raise UnsupportedOperationError(f"{what} are not supported", where=f"{name}() of {_WHERE}", expected=expected)
+    return TableResult([Field(name, STRING) for name in names], lambda: rows, _style="content")
 
 
 #: Methods with one answer.
@@ -473,19 +452,21 @@ _ANSWERS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _of_environment(name: str) -> Callable[..., None]:
-    def method(self: TableEnvironment, *args: Any, **named: Any) -> None:
-        getattr(self._env, name)(*args, **named)
-
-    method.__name__, method.__doc__ = name, f"As `StreamExecutionEnvironment.{name}`."
-    return method
-
-
-for _name, _refusal in _REFUSED.items():
-    setattr(TableEnvironment, _name, staticmethod(partial(_refuse, _name, *_refusal)))
+refuse(
+    TableEnvironment,
+    {
+        "CATALOG": "create_catalog register_catalog get_catalog",
+        "MODULES": "load_module unload_module use_modules list_full_modules",
+        "MODEL": "create_model create_temporary_model drop_model drop_temporary_model list_models "
+        "list_temporary_models",
+        "COMPILE": "compile_plan_sql load_plan execute_plan",
+        "language": "create_java_function create_java_temporary_function create_java_temporary_system_function",
+        "MATERIALIZED": "list_materialized_tables",
+    },
+)
 for _name, _answer in _ANSWERS.items():
     setattr(TableEnvironment, _name, staticmethod(partial(copy, _answer)))
 for _name in ("add_python_file", "add_python_archive", "set_python_requirements"):
-    setattr(TableEnvironment, _name, _of_environment(_name))
+    setattr(TableEnvironment, _name, property(attrgetter(f"_env.{_name}")))
 
 supply_names(__name__)

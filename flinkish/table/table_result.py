@@ -10,8 +10,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.job_client import JobClient
@@ -22,9 +24,8 @@ from flinkish.common.types import Row, RowKind, _create_row
 from flinkish.errors import ProgramError
 from flinkish.table import casts
 from flinkish.table.functions import Run
-from flinkish.table.logical_types import STRING, LogicalType, of_type_info
-from flinkish.table.plan import Field
-from flinkish.table.translate import row_type_of
+from flinkish.table.logical_types import STRING, LogicalType, declared, of_type_info
+from flinkish.table.plan import Field, row_type_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,7 @@ class ResolvedSchema:
         return row_type_of(self._fields)
 
     def __str__(self) -> str:
-        lines = ",\n".join(f"  `{field.name}` {type_text(field)}" for field in self._fields)
+        lines = ",\n".join(f"  `{field.name}` {field.shown}" for field in self._fields)
         return f"(\n{lines}\n)"
 
 
@@ -79,12 +80,9 @@ class TableSchema(ResolvedSchema):
 
     @staticmethod
     def builder() -> TableSchema.Builder:
-        """Builds a schema column by column."""
         return TableSchema.Builder()
 
     class Builder:
-        """The columns so far."""
-
         def __init__(self) -> None:
             self._columns: dict[str, TypeInformation] = {}
 
@@ -103,22 +101,18 @@ class TableSchema(ResolvedSchema):
     def get_field_data_type(self, field: int | str) -> TypeInformation | None:
         """The type of a column, by its name or its position; None if there is no such column."""
         check_instance(field, (int, str), "the column is", "get_field_data_type()", "give a name, or a position")
-        by_key = {key: each.type.info for position, each in enumerate(self._fields) for key in (position, each.name)}
-        return by_key.get(field)
+        by_key = {key: each.type for position, each in enumerate(self._fields) for key in (position, each.name)}
+        found = by_key.get(field)
+        return None if found is None else declared(found.info, found)
 
     def get_field_name(self, field_index: int) -> str | None:
         """The name of the column at a position; None if there is no such column."""
         return self._fields[field_index].name if 0 <= field_index < len(self._fields) else None
 
     def __str__(self) -> str:
-        return "".join(["root\n", *(f" |-- {field.name}: {type_text(field)}\n" for field in self._fields)])
+        return "".join(["root\n", *(f" |-- {field.name}: {field.shown}\n" for field in self._fields)])
 
     __repr__ = __str__
-
-
-def type_text(field: Field) -> str:
-    """The type of a column with its time attribute, as Flink writes it."""
-    return f"{field.type} *{field.time.value}*" if field.time is not None else str(field.type)
 
 
 class CloseableIterator:
@@ -152,38 +146,29 @@ class CloseableIterator:
         self.close()
 
 
+@dataclass
 class TableResult:
     """The result of a statement.
 
     Args:
-        fields: its columns.
-        rows: what gives its rows, once.
-        client: of the job that it has started.
-        style: how it is printed: ``changes``: as a table with the kinds of changes, in widths by type; ``types``:
+        _fields: its columns.
+        _rows: what gives its rows, once.
+        _client: of the job that it has started.
+        _style: how it is printed: ``changes``: as a table with the kinds of changes, in widths by type; ``types``:
             without the kinds; ``content``: in the widths of its values; ``raw``: the values alone.
-        close: what ends the job of a query.
-        kind: one of `ResultKind`.
-        zone: the time zone in which times are printed.
+        _close: what ends the job of a query.
+        _kind: one of `ResultKind`.
+        _zone: the time zone in which times are printed.
     """
 
-    def __init__(
-        self,
-        fields: Sequence[Field] = (Field("result", STRING),),
-        rows: Callable[[], Iterable[Row]] = lambda: [Row("OK")],
-        client: JobClient | None = None,
-        style: str = "raw",
-        close: Callable[[], None] = lambda: None,
-        kind: int = ResultKind.SUCCESS_WITH_CONTENT,
-        zone: str = "UTC",
-    ) -> None:
-        self._fields = tuple(fields)
-        self._rows = rows
-        self._client = client
-        self._style = style
-        self._close = close
-        self._kind = kind
-        self._zone = zone
-        self._taken = False
+    _fields: Sequence[Field] = (Field("result", STRING),)
+    _rows: Callable[[], Iterable[Row]] = lambda: [Row("OK")]
+    _client: JobClient | None = None
+    _style: str = "raw"
+    _close: Callable[[], None] = lambda: None
+    _kind: int = ResultKind.SUCCESS_WITH_CONTENT
+    _zone: str = "UTC"
+    _taken: bool = field(default=False, init=False)
 
     def get_job_client(self) -> JobClient | None:
         """The client of the job; None: the statement started none."""
@@ -193,7 +178,13 @@ class TableResult:
         """Wait for the end of the job of an INSERT, and raise what ended it; TimeoutError if it goes on for longer. The
         rows of a query are waited for where they are collected or printed."""
         if self._client is not None and self._style == "raw":
-            self._client.get_job_execution_result().result(None if timeout_ms is None else timeout_ms / 1_000)
+            ended = self._client.get_job_execution_result()
+            try:
+                ended.result(None if timeout_ms is None else timeout_ms / 1_000)
+            except TimeoutError:
+                if ended.done():
+                    raise
+                raise TimeoutError(f"the job of the INSERT has not ended in {timeout_ms} ms: it goes on") from None
 
     def collect(self) -> CloseableIterator:
         """The rows, once: of a query as they come, with their kinds."""
@@ -201,7 +192,15 @@ class TableResult:
             expected = "one collect() or print()"
             raise ProgramError("the rows of the query are taken already", where="TableResult", expected=expected)
         self._taken = True
-        return CloseableIterator(map(_without_names, self._rows()), self._close)
+        floats = [(at, field.type) for at, field in enumerate(self._fields) if "FLOAT" in str(field.type)]
+
+        def row_of(row: Row) -> Row:
+            values = list(row._values) if floats else row._values
+            for at, kind in floats:
+                values[at] = _collected(values[at], kind)
+            return _create_row(None, values, row.get_row_kind())
+
+        return CloseableIterator(map(row_of, self._rows()), self._close)
 
     def print(self) -> None:
         """Print the rows as Flink does, those of a query as they come. Ctrl-C and SIGTERM end its job, and the program,
@@ -238,14 +237,28 @@ class TableResult:
         return self._kind
 
     def get_resolved_schema(self) -> ResolvedSchema:
-        return ResolvedSchema(self._fields)
+        return ResolvedSchema(tuple(self._fields))
 
     def get_table_schema(self) -> TableSchema:
-        return TableSchema(_fields=self._fields)
+        return TableSchema(_fields=tuple(self._fields))
 
 
-def _without_names(row: Row) -> Row:
-    return _create_row(None, row._values, row.get_row_kind())
+def _collected(value: Any, kind: LogicalType) -> Any:
+    """A value as `collect` gives it: a FLOAT has no more digits than it needs, as in PyFlink."""
+    if value is None:
+        return None
+    match kind.root:
+        case "FLOAT":
+            return float(str(np.float32(value)))
+        case "ARRAY":
+            return [_collected(each, kind.parts[0]) for each in value]
+        case "MAP":
+            first, second = kind.parts
+            return {_collected(key, first): _collected(each, second) for key, each in value.items()}
+        case "ROW":
+            parts = [_collected(each, part) for each, part in zip(value._values, kind.parts, strict=True)]
+            return _create_row(list(kind.names), parts)
+    return value
 
 
 def to_pandas(fields: Sequence[Field], rows: Iterable[Row], zone: str) -> pd.DataFrame:
@@ -260,8 +273,8 @@ def to_pandas(fields: Sequence[Field], rows: Iterable[Row], zone: str) -> pd.Dat
             left += [row] if gone[repr(row._values)] < 0 else []
     batch = RecordWriter(row_type_of(fields), "to_pandas()").write(left)
     frame: pd.DataFrame = batch.to_pandas(date_as_object=True)
-    for at, field in enumerate(fields):
-        if field.type.root == "TIMESTAMP_LTZ":
+    for at, column in enumerate(fields):
+        if column.type.root == "TIMESTAMP_LTZ":
             series = frame.iloc[:, at]
             series = series.dt.tz_localize("UTC") if series.dt.tz is None else series
             frame.isetitem(at, series.dt.tz_convert(casts.zone_name(zone)))
@@ -293,7 +306,6 @@ def _width(field: Field) -> int:
 
 
 def _display_width(text: str) -> int:
-    """The number of cells of a terminal that a text takes."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 

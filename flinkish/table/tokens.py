@@ -1,7 +1,7 @@
 """The words and signs of SQL text, a cursor over them, and the errors that name their places.
 
-Rule upheld here: what is not supported is refused by its name, from one table, with what to write instead. An error
-quotes no text literal, which may be a secret.
+Rule upheld here: what is not supported is refused by its name (`refusals`), with what to write instead. An error quotes
+no text literal, which may be a secret.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from flinkish.common.arguments import check_instance
 from flinkish.errors import ProgramError
-from flinkish.table.syntax import Place
+from flinkish.table.refusals import REFUSALS
+from flinkish.table.syntax import Position
 
 T = TypeVar("T")
 
@@ -34,55 +35,6 @@ RESERVED = frozenset(
     "OFFSET ON OR ORDER OUTER OVER PARTITION QUALIFY RIGHT SELECT SIMILAR TABLE TABLESAMPLE THEN TRUE FALSE UNION "
     "UNNEST USING VALUES WHEN WHERE WINDOW WITH WITHIN".split()
 )
-
-#: What is not supported: the words at which it is noticed | its name ({} is the word) | what there is | what to write.
-_REFUSED = """
-JOIN INNER LEFT RIGHT FULL CROSS NATURAL | joins are | one table in FROM | \
-    to_data_stream(a).connect(to_data_stream(b)).key_by(...).process(...)
-LATERAL UNNEST | table functions (LATERAL, UNNEST) are | one table in FROM | to_data_stream(table).flat_map(...)
-FOR | lookup joins (FOR SYSTEM_TIME AS OF) are | one table in FROM | \
-    AsyncDataStream.unordered_wait(to_data_stream(table), ...)
-MATCH_RECOGNIZE | {} is | GROUP BY and windows | STREAM
-TABLESAMPLE | {} is | WHERE | WHERE RAND() < 0.1
-OVER WINDOW | OVER aggregates are | GROUP BY, or a window (TUMBLE, HOP, CUMULATE, SESSION) | STREAM
-QUALIFY | {} is | WHERE and HAVING | STREAM
-WITHIN IGNORE RESPECT | order and NULLs of aggregate functions are | LISTAGG(x), LAST_VALUE(x), by arrival | STREAM
-ORDER | ORDER BY is | a query without it | sort what the sink has stored, or the rows that collect() gives
-OFFSET | {} is | LIMIT without it | leave out the rows where the result is read
-EXISTS ANY SOME subquery | subqueries in expressions (IN, EXISTS, scalar) are | subqueries in FROM, IN (1, 2) | \
-    to_data_stream(a).connect(to_data_stream(b)).key_by(...).process(...)
-UNION | UNION without ALL is | UNION ALL | SELECT DISTINCT * FROM (... UNION ALL ...)
-INTERSECT EXCEPT MINUS | {} is | UNION ALL | STREAM
-SETS ROLLUP CUBE | GROUPING SETS, ROLLUP and CUBE are | GROUP BY a, b | a SELECT for each, with UNION ALL between
-/*+ | hints are | options in the WITH of a table | CREATE TABLE x WITH (...) LIKE t
-JSON | clauses of JSON functions are | JSON_VALUE(a, path), IS JSON | JSON_VALUE(a, path RETURNING INT)
-OVERWRITE | INSERT OVERWRITE is | INSERT INTO | remove what the target has before the job starts
-PARTITION PARTITIONED DISTRIBUTED | {} is | tables without partitions | FileSink with a BucketAssigner, or DeltaSink
-CTAS | CREATE TABLE ... AS SELECT is | CREATE TABLE and INSERT INTO | write two statements
-UNIQUE | {} is | PRIMARY KEY (...) NOT ENFORCED | leave it out
-enforced | an ENFORCED key is | PRIMARY KEY (...) NOT ENFORCED | write NOT ENFORCED behind it
-language USING | functions of Java are | CREATE FUNCTION f AS 'module.function' LANGUAGE PYTHON | \
-    @udf(result_type=...) and create_temporary_function(name, function)
-CATALOG CATALOGS DATABASE DATABASES CURRENT USE SCHEMA | {} is | one catalog | \
-    leave it out: all tables are in default_catalog.default_database
-LOAD UNLOAD MODULES FULL MODEL MODELS CALL PROCEDURES | {} is | built-in functions, functions of the program | @udf(...)
-ALTER | {} is | CREATE and DROP | drop it and create it anew
-MATERIALIZED | materialized tables are | CREATE TABLE and INSERT INTO | write two statements
-UPDATE DELETE MERGE TRUNCATE ANALYZE | {} is | INSERT INTO a table with a PRIMARY KEY | let the database do it
-ADD REMOVE JARS | {} is | files that the program is submitted with | env.add_python_file(...)
-COMPILE STOP JOBS JOB | {} is | execute_sql(...) and its job | table_result.get_job_client()
-RAW STRUCTURED VARIANT | the type {} is | BYTES, ROW, ARRAY and MAP | BYTES and a function of the program
-zoned | TIMESTAMP WITH TIME ZONE is | TIMESTAMP and TIMESTAMP_LTZ | write TIMESTAMP_LTZ
-"""
-_STREAM = "to_data_stream(table).key_by(...).process(...)"
-#: word -> name, what there is, what to write
-REFUSALS = {
-    word: (name.format(word), expected, hint.replace("STREAM", _STREAM))
-    for words, name, expected, hint in (
-        [part.strip() for part in line.split("|")] for line in _REFUSED.strip().splitlines()
-    )
-    for word in words.split()
-}
 
 
 class Token(NamedTuple):
@@ -136,7 +88,6 @@ class Tokens:
         return token
 
     def starts(self, words: str) -> bool:
-        """Whether these words come next."""
         wanted = words.split(" ")
         found = self.tokens[self.index : self.index + len(wanted)]
         return [token.upper for token in found] == wanted
@@ -158,7 +109,6 @@ class Tokens:
         return self.accept(*choices) or self.unexpected(" or ".join(choices))
 
     def name(self, what: str = "a name") -> str:
-        """An identifier."""
         token = self.next
         if token.kind == "quoted" and token.text or token.kind == "word" and token.upper not in RESERVED:
             return self.take().text
@@ -175,26 +125,22 @@ class Tokens:
         return unqualified(parts)
 
     def text(self, what: str) -> str:
-        """A text in quotes."""
         if self.next.kind != "text" or self.next.text[0] != "'":
             self.unexpected(what)
         return self.take().text[1:-1].replace("''", "'")
 
     def number(self, what: str) -> int:
-        """A whole number that is not negative."""
         if self.next.kind != "number" or not self.next.text.isdigit() or len(self.next.text) > 18:
             self.unexpected(what)
         return int(self.take().text)
 
     def listed(self, item: Callable[[], T]) -> tuple[T, ...]:
-        """Items with commas between them."""
         items = [item()]
         while self.accept(","):
             items.append(item())
         return tuple(items)
 
     def in_brackets(self, item: Callable[[], T]) -> tuple[T, ...]:
-        """Items with commas between them in ( )."""
         self.expect("(")
         items = self.listed(item)
         self.expect(")")
@@ -226,15 +172,12 @@ class Tokens:
 
     # --- errors ---
 
-    def place(self, start: int) -> Place:
+    def position(self, start: int) -> Position:
         line = bisect_left(self._lines, start + 1)
-        return Place(line, start - self._lines[line - 1] + 1)
+        return Position(line, start - self._lines[line - 1] + 1)
 
     def error(self, what: str, start: int | None = None, expected: str = "", hint: str = "") -> ProgramError:
-        """An error, with its place."""
-        if start is not None:
-            place = self.place(start)
-            what += f", line {place.line}, column {place.column}"
+        what += "" if start is None else f", {self.position(start)}"
         return ProgramError(what, where=f"{self.what}: {shown_sql(self.sql)}", expected=expected, hint=hint)
 
     def unexpected(self, expected: str) -> NoReturn:
@@ -248,13 +191,18 @@ class Tokens:
     def refused(self, construct: str) -> NoReturn:
         """Raise the error of a construct that is not supported."""
         name, expected, hint = REFUSALS[construct]
-        raise self.error(f"{name} not supported", self.next.start, expected, hint)
+        raise self.error(name, self.next.start, expected, hint)
 
 
 def shown_sql(sql: Any) -> str:
     """The beginning of a statement, for errors: without the options of a table, and what is SET."""
     text = " ".join(str(sql)[:2_000].split())
     return re.split(r"\bWITH \( ?'|(?<=^SET )", text, maxsplit=1, flags=re.IGNORECASE)[0][:300]
+
+
+def where_of(sql: str) -> str:
+    """Where the error of a statement is."""
+    return f"SQL: {shown_sql(sql)}"
 
 
 def unqualified(parts: list[str]) -> str:

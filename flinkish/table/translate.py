@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flinkish.common.no_effect import say_once
 from flinkish.common.options import tables
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.connectors.columns import RecordReader
+from flinkish.common.typeinfo import Types
+from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.core.sink import Sink
 from flinkish.datastream import DataStream
 from flinkish.datastream.streams.sinks import add_sink
@@ -26,6 +24,7 @@ from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamNode, Tap
 from flinkish.runtime.columns.aggregate import AggregateFactory
 from flinkish.runtime.columns.calc import CalcFactory, ColumnNamed, LimitFactory
+from flinkish.runtime.columns.described import WindowAssigner
 from flinkish.runtime.columns.expand import ExpandFactory
 from flinkish.runtime.columns.normalize import normalize
 from flinkish.runtime.columns.rows import ColumnsToRowsFactory, RowsToColumnsFactory, SourceColumnsFactory
@@ -36,13 +35,18 @@ from flinkish.runtime.exchange.partitioners import GlobalPartitioner, KeyGroupPa
 from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.source_and_sink import SinkWriterFactory
 from flinkish.table import connectors, plan
-from flinkish.table.declared import takes_updates_alone
+from flinkish.table.declared import rows_reader, takes_updates_alone
 from flinkish.table.explain import text_of
-from flinkish.table.plan import Changes, Field, Relation, TimeAttribute
+from flinkish.table.plan import Changes, Field, Relation, TimeAttribute, row_type_of, schema_of
 from flinkish.table.projections import inputs_first
 
 if TYPE_CHECKING:
     from flinkish.table.table_environment import TableEnvironment
+
+
+#: A relation that an operator computes, or the columns that it has.
+Made: TypeAlias = Relation | Sequence[Field]
+_ONE_SUBTASK = {"parallelism": 1, "max_parallelism": 1}
 
 
 def insert(sinks: Sequence[plan.Sink], t_env: TableEnvironment) -> list[StreamNode]:
@@ -84,10 +88,10 @@ class Translation:
     def sink(self, sink: plan.Sink) -> StreamNode:
         """The operator that writes the rows of a query into a table."""
         stream = self._stream(sink.input, (sink.name,))
-        before, parallelism = stream._taps[0].node.parallelism, connectors.parallelism(sink.table, sink.name)
+        takes, writer, parallelism = connectors.sink(sink.table, sink.name, self._zone)
+        before = stream._taps[0].node.parallelism
         if parallelism and parallelism != before and sink.input.changes is Changes.RETRACT:
             stream = self._by_primary_key(stream, sink, parallelism)
-        takes, writer = connectors.sink(sink.table, sink.name, self._zone)
         if takes == "rows":
             stream = self._to_rows(stream, sink.input)
             node = add_sink(stream, writer, sink.name)._settings._node
@@ -114,7 +118,7 @@ class Translation:
                 hint="or leave out the option 'sink.parallelism'",
             )
         partitioner = KeyGroupPartitioner(ColumnKeys(keys), default_max_parallelism(parallelism))
-        stream = self._selected(stream, [field.name for field in sink.input.fields], sink.input.fields)
+        stream = self._selected(stream, sink.input.names, sink.input.fields)
         node = stream._taps[0].node
         node.taps = [[replace(tap, partitioner=partitioner) for tap in node.taps[0]]]
         node.parallelism = parallelism
@@ -125,13 +129,12 @@ class Translation:
         return self._env._add_node(f"Sink: {name}", factory, stream._type, [stream._taps], sink=factory.sink)
 
     def rows(self, relation: Relation, name: str) -> DataStream:
-        """The rows of a query, as Rows."""
         return self._to_rows(self._stream(relation, (name,)), relation)
 
     def _to_rows(self, stream: DataStream, relation: Relation) -> DataStream:
         time = next((field.name for field in relation.fields if field.time is TimeAttribute.ROWTIME), None)
         row_type = row_type_of(relation.fields)
-        factory = ColumnsToRowsFactory(partial(_reader, row_type), time)
+        factory = ColumnsToRowsFactory(partial(rows_reader, row_type), time)
         return self._operator("ColumnsToRows", relation, factory, stream._taps)
 
     # --- relations ----------------------------------------------------------------------------------------------
@@ -150,37 +153,37 @@ class Translation:
         """The rows of a table of changes by its primary key, with the rows that they replace."""
         types = {each.name: each.type for each in scan.table.definition.columns if each.type is not None}
         keys = [Field(name, types[name]) for name in scan.table.definition.primary_key]
-        others = [field for field in wanted if field not in keys]
-        names, selector = tuple(field.name for field in keys), ColumnKeys(tuple(field.name for field in keys))
-        stream = self._source(scan, (*keys, *others))
-        settings: dict[str, Any] = {
-            "uid": self._uid(f"table/source/{scan.name}/normalize({','.join(names)})"),
-            "key_selectors": (selector,),
-            "key_type": _key_type([field.type.info for field in keys]),
-            "parallelism": None,
-        }
-        taps = [replace(tap, key_selector=selector) for tap in stream._taps]
-        factory = normalize(names, schema_of((*keys, *others)), self._ttl_ms)
-        changes = self._operator("ChangelogNormalize", (*keys, *others), factory, taps, **settings)
+        read = (*keys, *(field for field in wanted if field not in keys))
+        return self._normalized(self._source(scan, read), len(keys), read, wanted, f"table/source/{scan.name}")
+
+    def _normalized(
+        self, stream: DataStream, width: int, columns: Sequence[Field], wanted: Sequence[Field], place: str
+    ) -> DataStream:
+        """Changes by a key with the rows that they replace. ``width``: how many of the columns are the key."""
+        keys = columns[:width]
+        names = tuple(field.name for field in keys)
+        factory = normalize(names, schema_of(columns), self._ttl_ms)
+        uid = f"{place}/normalize({','.join(names)})"
+        changes = self._keyed("ChangelogNormalize", tuple(columns), factory, stream, keys, uid)
         return self._selected(changes, [field.name for field in wanted], wanted)
 
     def _source(self, scan: plan.Scan, read: tuple[Field, ...]) -> DataStream:
         names = tuple(field.name for field in read)
-        source = connectors.column_source(scan.table, scan.name, names, self._zone)
-        if source is not None:
+        source, in_columns = connectors.source(scan.table, scan.name, names, self._zone)
+        if in_columns:
             node = self._env._add_node(
                 f"Source: {scan.name}", SourceColumnsFactory(), row_type_of(read), [], source=source
             )
             stream = DataStream(self._env, [Tap(node)], node.output_type, [node])
         else:
-            stream = connectors.row_source(scan.table, scan.name, names, self._env)
+            stream = self._env.from_source(source, WatermarkStrategy.no_watermarks(), scan.name)
             node = stream._taps[0].node
         first = node
         while first.taps:
             first = first.taps[0][0].node
         first.name, first.description = f"Source: {scan.name}[{self._next()}]", text_of(replace(scan, fields=read))
         first.uid = self._uid(f"table/source/{scan.name}")
-        return stream if source is not None else self._to_columns(stream, read, f"table '{scan.name}'")
+        return stream if in_columns else self._to_columns(stream, read, f"table '{scan.name}'")
 
     def _to_columns(self, stream: DataStream, columns: Sequence[Field], where: str) -> DataStream:
         """The columns of a stream of Rows, chained to its source."""
@@ -205,14 +208,21 @@ class Translation:
         return self._operator("WatermarkAssigner", marks, factory, stream._taps, part_of_source=of_source)
 
     def _stream_scan(self, scan: plan.StreamScan, path: tuple[str, ...]) -> DataStream:
+        columns, positions = scan.fields, scan.positions
+        if scan.key:
+            stored = [field for field in columns if field.name != scan.time]
+            found = {**dict(scan.key), **dict(zip(stored, positions, strict=True))}
+            columns = (*found, *(field for field in columns if field.name == scan.time))
+            positions = tuple(found.values())
         factory = RowsToColumnsFactory(
-            scan.stream._type, schema_of(scan.fields), scan.positions, scan.time, "from_data_stream()"
+            scan.stream._type, schema_of(columns), positions, scan.time, "from_data_stream()"
         )
-        return self._operator("RowsToColumns", scan, factory, scan.stream._taps)
+        stream = self._operator("RowsToColumns", columns, factory, scan.stream._taps)
+        return self._normalized(stream, len(scan.key), columns, scan.fields, "table/stream") if scan.key else stream
 
     def _rows(self, rows: plan.Rows, path: tuple[str, ...]) -> DataStream:
         row_type = row_type_of(rows.fields)
-        read = _reader(row_type)
+        read = rows_reader(row_type)
         records = [row for batch in rows.columns.to_batches() for row in read(batch)]
         stream = self._env.from_collection(records, row_type)
         node = stream._taps[0].node
@@ -226,7 +236,6 @@ class Translation:
         return self._operator("Calc", calc, factory, stream._taps)
 
     def _selected(self, stream: DataStream, names: Sequence[str], columns: Sequence[Field]) -> DataStream:
-        """These columns of a stream, as these columns."""
         factory = CalcFactory(None, tuple(map(ColumnNamed, names)), schema_of(columns), tuple(names))
         return self._operator("Calc", columns, factory, stream._taps)
 
@@ -243,7 +252,6 @@ class Translation:
     def _aggregate(self, made: plan.Aggregate, path: tuple[str, ...]) -> DataStream:
         number = 1 + sum(map(str.isdecimal, path))
         stream, schema = self._stream(made.input, (*path, str(number))), schema_of(made.input.fields)
-        keys = ColumnKeys(made.keys)
         factory: OperatorFactory
         if made.window is None:
             retracting, final = made.input.changes is Changes.RETRACT, made.changes is Changes.INSERT
@@ -254,41 +262,39 @@ class Translation:
                 )
             both = made is not self.upserts
             factory = AggregateFactory(made.keys, made.calls, schema, retracting, self._ttl_ms, both, final)
-            name = "Aggregate"
+            uid = f"{number}-aggregate({','.join(made.keys)})"
         else:
             from flinkish.runtime.columns.windows import WindowFactory
 
-            factory, name = WindowFactory(made.keys, made.calls, made.window, schema), "Window"
+            factory = WindowFactory(made.keys, made.calls, made.window, schema)
+            uid = f"{number}-window({','.join(made.keys)})/{_text_of_windows(made.window)}"
         marks = [mark for mark in path if not mark.isdecimal()]
-        settings: dict[str, Any] = {
-            "uid": self._uid("/".join(("table", *marks, f"{number}-{name.lower()}({','.join(made.keys)})"))),
-            "key_selectors": (keys,),
-            "key_type": _key_type([field.type.info for field in made.fields[: len(made.keys)]]),
-            # all rows are one group: there is one subtask
-            "parallelism": None if made.keys else 1,
-        }
-        if not made.keys:
-            settings["max_parallelism"] = 1
-        taps = [replace(tap, key_selector=keys) for tap in stream._taps]
-        kind = "Group" if made.window is None else "Window"
-        return self._operator(f"{kind}Aggregate", made, factory, taps, **settings)
+        kind, uid = "Group" if made.window is None else "Window", "/".join(("table", *marks, uid))
+        return self._keyed(f"{kind}Aggregate", made, factory, stream, made.fields[: len(made.keys)], uid)
 
     def _limit(self, limit: plan.Limit, path: tuple[str, ...]) -> DataStream:
         taps = [Tap(tap.node, GlobalPartitioner()) for tap in self._stream(limit.input, path)._taps]
-        return self._operator("Limit", limit, LimitFactory(limit.count), taps, **self._single(path, "limit"))
+        uid, factory = self._uid(f"table/{'/'.join(path)}/limit"), LimitFactory(limit.count)
+        return self._operator("Limit", limit, factory, taps, uid=uid, **_ONE_SUBTASK)
 
     # --- operators ----------------------------------------------------------------------------------------------
 
-    def _operator(
-        self,
-        name: str,
-        made_of: Relation | Sequence[Field],
-        factory: OperatorFactory,
-        taps: Sequence[Tap],
-        **settings: Any,
+    def _keyed(
+        self, name: str, made_of: Made, factory: OperatorFactory, stream: DataStream, keys: Sequence[Field], uid: str
     ) -> DataStream:
-        """Add an operator with the parallelism of its inputs, if they agree, and return its stream. ``made_of``: the
-        relation that it computes, or the columns that it has."""
+        """Add an operator with state by these columns of its input. Without any, all rows are of one key."""
+        selector, types = ColumnKeys(tuple(field.name for field in keys)), [field.type.info for field in keys]
+        settings: dict[str, Any] = {"parallelism": None} if keys else _ONE_SUBTASK
+        taps = [replace(tap, key_selector=selector) for tap in stream._taps]
+        key_type = types[0] if len(types) == 1 else Types.TUPLE(types) if types else None
+        return self._operator(
+            name, made_of, factory, taps, uid=self._uid(uid), key_selectors=(selector,), key_type=key_type, **settings
+        )
+
+    def _operator(
+        self, name: str, made_of: Made, factory: OperatorFactory, taps: Sequence[Tap], **settings: Any
+    ) -> DataStream:
+        """Add an operator with the parallelism of its inputs, if they agree, and return its stream."""
         before = {tap.node.parallelism for tap in taps}
         settings.setdefault("parallelism", before.pop() if len(before) == 1 else None)
         columns = made_of.fields if isinstance(made_of, Relation) else made_of
@@ -297,10 +303,6 @@ class Translation:
         row_type = row_type_of(columns)
         node = self._env._add_node(f"{name}[{self._next()}]", factory, row_type, [taps], **settings)
         return DataStream(self._env, [Tap(node)], row_type, [node])
-
-    def _single(self, path: tuple[str, ...], what: str) -> dict[str, Any]:
-        """The settings of an operator with one subtask that keeps something."""
-        return {"parallelism": 1, "max_parallelism": 1, "uid": self._uid("/".join(("table", *path, what)))}
 
     def _next(self) -> int:
         self._number += 1
@@ -337,20 +339,7 @@ def _upserts(sink: plan.Sink) -> plan.Aggregate | None:
     return found if isinstance(found, plan.Aggregate) else None
 
 
-def _reader(row_type: RowTypeInfo) -> Callable[[pa.RecordBatch], list[Any]]:
-    return RecordReader(row_type, "a table").read
-
-
-def schema_of(fields: Sequence[Field]) -> pa.Schema:
-    """The columns of a batch of these fields."""
-    return pa.schema([(field.name, field.type.arrow) for field in fields])
-
-
-def row_type_of(fields: Sequence[Field]) -> RowTypeInfo:
-    """The type of Rows of these fields."""
-    return Types.ROW_NAMED([field.name for field in fields], [field.type.info for field in fields])
-
-
-def _key_type(types: Sequence[TypeInformation]) -> TypeInformation | None:
-    """The type of a key of columns of these types."""
-    return types[0] if len(types) == 1 else Types.TUPLE(list(types)) if types else None
+def _text_of_windows(windows: WindowAssigner) -> str:
+    """Windows in the uid of what keeps them: the state of those of another size or time zone is no use."""
+    sizes = (windows.size_ms, windows.step_ms, windows.offset_ms, windows.zone)
+    return f"{windows.kind.lower()}({','.join(str(each) for each in (windows.time, *sizes) if each)})"

@@ -7,7 +7,7 @@ has no effect: every column may hold None. Nor has ``bridged_to``, which names c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -16,7 +16,7 @@ from flinkish.common.typeinfo.composite import RowField, RowTypeInfo
 from flinkish.common.types import Row
 from flinkish.errors import ArgumentValueError
 from flinkish.table import logical_types as sql
-from flinkish.table.logical_types import IntervalTypeInfo, NullTypeInfo, declared, of_type_info
+from flinkish.table.logical_types import LogicalType, of_type_info
 
 __all__ = ["DataType", "DataTypes", "Row", "RowField", "RowType"]
 
@@ -34,57 +34,45 @@ class Resolution(NamedTuple):
         return Resolution(self.unit, precision)
 
 
-class _Simple(NamedTuple):
-    """Makes a type that is always the same."""
+def _plain(kind: LogicalType) -> Callable[..., DataType]:
+    def made(nullable: bool = True) -> DataType:
+        return kind.info
 
-    info: DataType
-
-    def __call__(self, nullable: bool = True) -> DataType:
-        return self.info
+    return made
 
 
-class _Text(NamedTuple):
-    """Makes a type of texts or bytes of a length."""
+def _text(root: str) -> Callable[..., DataType]:
+    def made(length: int, nullable: bool = True) -> DataType:
+        return LogicalType(root, (length,)).info
 
-    info: DataType
-    root: str
-
-    def __call__(self, length: int, nullable: bool = True) -> DataType:
-        return declared(self.info, sql.LogicalType(self.root, (length,)))
+    return made
 
 
-class _Time(NamedTuple):
-    """Makes a type of times, with this many digits of a second if no number is given."""
+def _time(root: str, digits: int) -> Callable[..., DataType]:
+    def made(precision: int | None = None, nullable: bool = True) -> DataType:
+        return LogicalType(root, (digits if precision is None else precision,)).info
 
-    info: DataType
-    root: str
-    digits: int
-
-    def __call__(self, precision: int | None = None, nullable: bool = True) -> DataType:
-        return declared(self.info, sql.LogicalType(self.root, (self.digits if precision is None else precision,)))
+    return made
 
 
 _OF_MONTHS, _OF_DAYS = ("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND")
-_BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
 class DataTypes:
-    """Makes the types of columns, under the names of ``pyflink.table.DataTypes``.
+    """Makes the types of columns, under the names of ``pyflink.table.DataTypes``. Times have as many digits of a second
+    as are given, else none (TIME) or six.
 
     >>> DataTypes.ROW([DataTypes.FIELD("a", DataTypes.STRING()), DataTypes.FIELD("n", DataTypes.BIGINT())])
     RowTypeInfo(a: String, n: Long)
     """
 
-    NULL, BOOLEAN, DATE = _Simple(NullTypeInfo()), _Simple(Types.BOOLEAN()), _Simple(Types.SQL_DATE())
-    TINYINT, SMALLINT = _Simple(Types.BYTE()), _Simple(Types.SHORT())
-    INT, BIGINT = _Simple(Types.INT()), _Simple(Types.LONG())
-    FLOAT, DOUBLE = _Simple(Types.FLOAT()), _Simple(Types.DOUBLE())
-    STRING, BYTES = _Simple(Types.STRING()), _Simple(_BYTES)
-    CHAR, VARCHAR = _Text(Types.STRING(), "CHAR"), _Text(Types.STRING(), "VARCHAR")
-    BINARY, VARBINARY = _Text(_BYTES, "BINARY"), _Text(_BYTES, "VARBINARY")
-    TIME = _Time(Types.SQL_TIME(), "TIME", 0)
-    TIMESTAMP = _Time(Types.SQL_TIMESTAMP(), "TIMESTAMP", 6)
-    TIMESTAMP_LTZ = TIMESTAMP_WITH_LOCAL_TIME_ZONE = _Time(Types.INSTANT(), "TIMESTAMP_LTZ", 6)
+    NULL, BOOLEAN, DATE = map(staticmethod, map(_plain, (sql.NULL, sql.BOOLEAN, sql.DATE)))
+    TINYINT, SMALLINT, INT = map(staticmethod, map(_plain, (sql.TINYINT, sql.SMALLINT, sql.INT)))
+    BIGINT, FLOAT, DOUBLE = map(staticmethod, map(_plain, (sql.BIGINT, sql.FLOAT, sql.DOUBLE)))
+    STRING, BYTES = map(staticmethod, map(_plain, (sql.STRING, sql.BYTES)))
+    CHAR, VARCHAR, BINARY, VARBINARY = map(staticmethod, map(_text, ("CHAR", "VARCHAR", "BINARY", "VARBINARY")))
+    TIME, TIMESTAMP = staticmethod(_time("TIME", 0)), staticmethod(_time("TIMESTAMP", 6))
+    TIMESTAMP_LTZ = TIMESTAMP_WITH_LOCAL_TIME_ZONE = staticmethod(_time("TIMESTAMP_LTZ", 6))
     YEAR, MONTH, DAY = Resolution("YEAR"), Resolution("MONTH"), Resolution("DAY")
     HOUR, MINUTE, SECOND = Resolution("HOUR"), Resolution("MINUTE"), Resolution("SECOND")
     FIELD = RowField
@@ -102,8 +90,7 @@ class DataTypes:
     @staticmethod
     def MULTISET(element_type: DataType, nullable: bool = True) -> DataType:
         """A dict of elements, each with the number of times that it is there, as in Java's ``Map<T, Integer>``."""
-        logical = sql.LogicalType("MULTISET", parts=(of_type_info(element_type),))
-        return declared(Types.MAP(element_type, Types.INT()), logical)
+        return LogicalType("MULTISET", parts=(of_type_info(element_type),)).info
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DataType:
@@ -133,7 +120,7 @@ class DataTypes:
         lower = lower_resolution or upper_resolution
         for units in (_OF_MONTHS, _OF_DAYS):
             if upper_resolution.unit in units and lower.unit in units[units.index(upper_resolution.unit) :]:
-                return declared(Types.INT(), sql.INTERVAL_MONTH) if units is _OF_MONTHS else IntervalTypeInfo()
+                return (sql.INTERVAL_MONTH if units is _OF_MONTHS else sql.INTERVAL_DAY).info
         raise ArgumentValueError(
             f"the type is INTERVAL({upper_resolution.unit}, {lower.unit})",
             where="DataTypes.INTERVAL",

@@ -12,7 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.common.arguments import abbreviated, accepts, check_instance, kind_of
 from flinkish.common.no_effect import supply_names
@@ -23,24 +26,16 @@ from flinkish.common.types import _create_rows
 from flinkish.connectors.columns import RecordReader, columns_of_frame
 from flinkish.core.functions import RuntimeContext
 from flinkish.core.metrics import MetricGroup
-from flinkish.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    ProgramError,
-    TypeMismatchError,
-    UnsupportedOperationError,
-)
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError, TypeMismatchError
 from flinkish.table import casts, syntax
 from flinkish.table.expression import Expression, logical_type, node_of
 from flinkish.table.logical_types import LogicalType
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from flinkish.table.refusals import refusal, refusing
+from flinkish.table.tokens import where_of
 
 __all__ = ["FunctionContext", "ScalarFunction", "UserDefinedFunction", "udaf", "udf", "udtaf", "udtf"]
 
 _WHERE = "udf()"
-_TO_STREAMS = "t_env.to_data_stream(table), and a function of the DataStream API"
 
 
 class FunctionContext:
@@ -119,7 +114,6 @@ class UserFunction:
             self.function.open(FunctionContext(context))
 
     def close(self) -> None:
-        """Close the function, if no other operator of the subtask needs it."""
         self._users -= 1
         if isinstance(self.function, UserDefinedFunction) and self._users == 0:
             self.function.close()
@@ -136,7 +130,6 @@ class UserFunction:
         return casts.cut_digits(made, kind.precision) if kind.root in ("TIMESTAMP", "TIMESTAMP_LTZ") else made
 
     def takes(self, count: int) -> bool:
-        """Whether the function may be called with this number of arguments."""
         return accepts(self._callable, 1 if self.fields is not None else count) is not False
 
     @property
@@ -155,13 +148,13 @@ class UserFunction:
         except Mismatch as mismatch:
             error = kind.info._first_error(results, "", mismatch)
             called = "" if error.position is None else f", called with {abbreviated(values[error.position])}"
-            raise self._misfit(mismatch.value, mismatch.expected, called) from None
+            misfit = self._misfit(mismatch.value, mismatch.expected, called)
+            misfit.position = error.position
+            raise misfit from None
 
     def _arguments(
         self, columns: Sequence[pa.Array], types: Sequence[LogicalType], rows: int
     ) -> Sequence[tuple[Any, ...]]:
-        import pyarrow as pa
-
         if not columns:
             return [()] * rows
         reader = RecordReader(Types.TUPLE([kind.info for kind in types]), f"the arguments of {self.name}()")
@@ -171,7 +164,6 @@ class UserFunction:
 
     def _of_series(self, columns: Sequence[pa.Array], types: Sequence[LogicalType], rows: int) -> pa.Array:
         import pandas as pd
-        import pyarrow as pa
 
         series: tuple[Any, ...] = tuple(map(_series, columns))
         if self.fields is not None:
@@ -188,9 +180,10 @@ class UserFunction:
         try:
             batch = columns_of_frame(frame, pa.schema(fields))
             made = [_nullable(column).cast(field.type) for column, field in zip(batch.columns, fields, strict=True)]
-        except (Mismatch, ValueError, NotImplementedError) as error:
-            value, expected = (error.value, error.expected) if isinstance(error, Mismatch) else (found, str(error))
-            raise self._misfit(value, expected) from None
+        except Mismatch as error:
+            raise self._misfit(error.value, error.expected) from None
+        except (ValueError, NotImplementedError) as error:
+            raise self._misfit(found, str(error)) from None
         return pa.StructArray.from_arrays(made, fields=fields) if is_frame else made[0]
 
     def _misfit(self, value: Any, expected: str, called: str = "") -> TypeMismatchError:
@@ -203,9 +196,6 @@ class UserFunction:
 
 
 def _series(column: pa.Array) -> Any:
-    """The Series of an argument; the DataFrame of a ROW."""
-    import pyarrow as pa
-
     if pa.types.is_struct(column.type):
         return pa.RecordBatch.from_arrays(column.flatten(), names=[field.name for field in column.type]).to_pandas()
     return column.to_pandas(date_as_object=True)
@@ -213,9 +203,6 @@ def _series(column: pa.Array) -> Any:
 
 def _nullable(column: pa.Array) -> pa.Array:
     """The column with NULL for NaN, which is a missing value in pandas."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.if_else(pc.is_nan(column), None, column) if pa.types.is_floating(column.type) else column
 
 
@@ -251,7 +238,7 @@ def udf(
     if f is None:
         return lambda decorated: udf(decorated, input_types, result_type, deterministic, name, func_type)
     if inspect.iscoroutinefunction(f) or inspect.iscoroutinefunction(getattr(f, "eval", None)):
-        raise _refused("an asynchronous UDF", "a UDF without async, or AsyncDataStream behind to_data_stream(...)")
+        raise refusal("async", _WHERE)
     hint = f"udf({f.__name__}(), ...)" if isinstance(f, type) else ""
     if hint or not (callable(f) or isinstance(f, ScalarFunction)):
         expected = "a callable, or a ScalarFunction"
@@ -274,7 +261,7 @@ def udf(
 def imported(target: str, statement: str) -> UserFunction:
     """The function ``module.attribute`` that a statement names."""
     module, _, name = target.rpartition(".")
-    where = f"SQL: {statement.strip()[:300]}"
+    where = where_of(statement)
     try:
         found: UserFunction = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -283,25 +270,8 @@ def imported(target: str, statement: str) -> UserFunction:
     return found
 
 
-def _refused(what: str, expected: str, hint: str = "") -> UnsupportedOperationError:
-    where = "pyflink.table.udf"
-    return UnsupportedOperationError(f"{what} is not supported", where=where, expected=expected, hint=hint)
-
-
-def udtf(*_: Any, **__: Any) -> NoReturn:
-    """Raises UnsupportedOperationError: there are no table functions."""
-    raise _refused("a table function (udtf)", "a scalar function (udf)", f"{_TO_STREAMS}: flat_map(...)")
-
-
-def udaf(*_: Any, **__: Any) -> NoReturn:
-    """Raises UnsupportedOperationError: there are no aggregate functions of the program."""
-    built_in = "COUNT, SUM, AVG, MIN, MAX, FIRST_VALUE, LAST_VALUE, STDDEV, VAR or LISTAGG"
-    raise _refused("an aggregate function in Python (udaf)", built_in, f"{_TO_STREAMS}: key_by(...).reduce(...)")
-
-
-def udtaf(*_: Any, **__: Any) -> NoReturn:
-    """Raises UnsupportedOperationError: there are no table aggregate functions."""
-    raise _refused("a table aggregate function (udtaf)", "GROUP BY", f"{_TO_STREAMS}: key_by(...).process(...)")
-
+udtf = refusing("LATERAL", "udtf()")
+udaf = refusing("udaf", "udaf()")
+udtaf = refusing("udaf", "udtaf()")
 
 supply_names(__name__)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from flinkish.runtime.columns.described import WindowAssigner
 from flinkish.table import syntax
-from flinkish.table.explain import changing
+from flinkish.table.explain import no_changes_for
 from flinkish.table.functions import Run, Values
 from flinkish.table.logical_types import BIGINT, LogicalType, timestamp, timestamp_ltz
 from flinkish.table.plan import (
@@ -36,7 +36,7 @@ from flinkish.table.resolved import InputColumn, Node
 from flinkish.table.syntax import Column
 
 if TYPE_CHECKING:
-    from flinkish.table.planner import Planned, Planner
+    from flinkish.table.planner import Names, Planned, Planner
 
 #: The columns of a window behind the operator that makes them.
 START, END, TIME = BOUNDS = ("window_start", "window_end", "window_time")
@@ -84,21 +84,20 @@ def assigner(
     field = _time_field(planner, relation, window, time)
     if relation.changes is Changes.RETRACT:
         raise planner.error(
-            f"The window function {kind} doesn't support consuming update changes which is produced by node "
-            f"{changing(relation)}",
-            window.time.at,
+            no_changes_for(f"The window function {kind}", relation),
             "rows that are only inserted",
             "put the window before the aggregate, or aggregate without a window",
+            at=window.time.at,
         )
     size, step = intervals[-1], intervals[0] if len(intervals) > 1 else 0
     what, name = {"HOP": ("slide", "size"), "CUMULATE": ("step", "maxSize")}.get(kind, ("size", "size"))
     if min(intervals) <= 0:
-        raise planner.error(f"the {what} of {kind} is {min(intervals)} ms", window.time.at, "more than 0")
+        raise planner.error(f"the {what} of {kind} is {min(intervals)} ms", "more than 0", at=window.time.at)
     if step and table_function and size % step:
         raise planner.error(
             f"{kind} table function based aggregate requires {name} must be an integral multiple of {what}, "
             f"but got {name} {size} ms and {what} {step} ms",
-            window.time.at,
+            at=window.time.at,
         )
     event_time = field.time is not TimeAttribute.PROCTIME
     zone = planner.catalog.zone() if field.type.root == "TIMESTAMP_LTZ" else None
@@ -106,7 +105,7 @@ def assigner(
 
 
 def _time_field(planner: Planner, relation: Relation, window: syntax.Windowed, time: syntax.Expression) -> Field:
-    of = {field.name: field for field in relation.fields}
+    of = relation.of
     field = of.get(time.path[0]) if isinstance(time, Column) and len(time.path) == 1 else None
     is_time = field is not None and field.type.root in ("TIMESTAMP", "TIMESTAMP_LTZ")
     if field is not None and is_time and (field.time is not None or (planner.catalog.is_batch() and relation.bounded)):
@@ -120,42 +119,31 @@ def _time_field(planner: Planner, relation: Relation, window: syntax.Windowed, t
     shown = "" if field is None else f", but is {field.type}"
     raise planner.error(
         f"The window function {window.kind} requires the timecol '{name}' to be a time attribute{shown}",
-        window.time.at,
         "a column of TIMESTAMP(3) or TIMESTAMP_LTZ(3) with WATERMARK, or of PROCTIME(), that comes here unchanged",
         f"declare WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND in {statement}{has}",
+        at=window.time.at,
     )
 
 
-def table_function(planner: Planner, window: syntax.Windowed) -> Planned:
+def table_function(planner: Planner, window: syntax.Windowed, source: Planned, names: Names) -> Planned:
     """A window table function: the rows of a table with the bounds of their windows."""
-    from flinkish.table.planner import Names
-
-    source = planner.query(window.query)
-    names = Names(planner, source)
     relation, time = source.relation, names(window.time)
     made = assigner(planner, relation, window, time, True)
-    if any(field.name in BOUNDS for field in relation.fields):
+    if any(name in BOUNDS for name in relation.names):
         # the query may name them, but not these columns here
-        renamed = unique((field.name for field in relation.fields), BOUNDS)
-        relation = project(
-            relation, [(n, InputColumn(f.type, f.name)) for n, f in zip(renamed, relation.fields, strict=True)]
-        )
-        made = replace(
-            made, time=renamed[[f.name for f in source.relation.fields].index(made.time)] if made.time else None
-        )
+        renamed = dict(zip(relation.names, unique(relation.names, BOUNDS), strict=True))
+        outputs: list[tuple[str, Node]] = [(renamed[f.name], InputColumn(f.type, f.name)) for f in relation.fields]
+        relation, made = project(relation, outputs), replace(made, time=renamed[made.time] if made.time else None)
     partition = tuple(".".join(column.path) for column in map(names, window.partition) if isinstance(column, Column))
     fields = (*relation.fields, *(Field(name, BIGINT) for name in BOUNDS))
     expand = Expand(fields, Changes.INSERT, (), relation.bounded, relation, made, partition)
-    of = {field.name: field for field in relation.fields}
-    found = with_times(
-        expand, _of_windows(None if made.time is None else of[made.time].type), made.zone or "UTC", made.time
-    )
+    found = with_times(expand, _of_windows(relation, made.time), made.zone or "UTC", made.time)
     return source._replace(relation=found, names=(*source.names, *BOUNDS), qualifier=None)
 
 
-def _of_windows(time: LogicalType | None) -> LogicalType:
-    """The type of window_time, where the time has this type; None: it is processing time."""
-    return timestamp(3) if time is not None and time.root == "TIMESTAMP" else timestamp_ltz(3)
+def _of_windows(relation: Relation, time: str | None) -> LogicalType:
+    """The type of window_time of windows on this column; None: on processing time."""
+    return timestamp(3) if time is not None and relation.of[time].type.root == "TIMESTAMP" else timestamp_ltz(3)
 
 
 def with_times(relation: Expand | Aggregate, of_time: LogicalType, zone: str, event_time: str | None) -> Relation:
@@ -203,7 +191,6 @@ def window_columns(relation: Relation) -> WindowColumns | None:
 
 
 def _alike(left: WindowColumns, right: WindowColumns) -> bool:
-    """Whether columns of the same names are the bounds of windows of one kind."""
     windows = [one.made_by.window and replace(one.made_by.window, time=None) for one in (left, right)]
     return left[:3] == right[:3] and windows[0] == windows[1]
 
@@ -216,7 +203,7 @@ def without_windows(relation: Relation) -> tuple[Relation, str | None] | None:
     if not isinstance(relation, Calc) or (found := without_windows(relation.input)) is None:
         return None
     source, time = found
-    of = {field.name for field in source.fields}
+    of = set(source.names)
     if relation.condition is not None and not relation.condition.columns <= of:
         return None
     outputs = [
@@ -227,9 +214,8 @@ def without_windows(relation: Relation) -> tuple[Relation, str | None] | None:
     if time is not None:
         kept = next((name for name, computed in outputs if column_of(computed) == time), None)
         if kept is None:
-            kept = unique([time], (field.name for field in relation.fields))[0]
-            kind = next(field.type for field in source.fields if field.name == time)
-            outputs.append((kept, InputColumn(kind, time)))
+            [kept] = unique([time], relation.names)
+            outputs.append((kept, InputColumn(source.of[time].type, time)))
         time = kept
     return project(source, outputs, relation.condition), time
 
@@ -243,6 +229,7 @@ class GroupWindow(NamedTuple):
 
     Args:
         relation: the rows that are grouped.
+        keys: those beside the window.
         window: None: it is a GROUP BY without windows.
         time: the expression of the event time, which the window needs as a column.
         time_type: the type of window_time.
@@ -250,29 +237,27 @@ class GroupWindow(NamedTuple):
     """
 
     relation: Relation
+    keys: Sequence[syntax.Expression]
     window: WindowAssigner | None = None
     time: syntax.Expression | None = None
     time_type: LogicalType = timestamp(3)
     bounds: dict[syntax.Expression, str] = {}
 
 
-def of_group(
-    planner: Planner, relation: Relation, keys: Sequence[syntax.Expression]
-) -> tuple[GroupWindow, list[syntax.Expression]]:
-    """The windows of a GROUP BY, and the keys beside them."""
+def of_group(planner: Planner, relation: Relation, keys: Sequence[syntax.Expression]) -> GroupWindow:
     calls = [key for key in keys if isinstance(key, syntax.Call) and group_window(planner, key)]
     if not calls:
-        return _of_table_function(planner, relation, keys)
+        return _of_table_function(relation, keys)
     if len(calls) > 1:
-        raise planner.error("GROUP BY has more than one window", None, "one window and other columns")
+        raise planner.error("GROUP BY has more than one window", "one window and other columns")
     [call] = calls
     made = assigner(planner, relation, _windowed(planner, call), call.args[0], False)
-    kind = next(field.type for field in relation.fields if Column((field.name,)) == call.args[0])
     bounds: dict[syntax.Expression, str] = {
         syntax.Call(f"{call.name}_{end}", call.args): name for end, name in _AUXILIARY.items()
     }
-    rest = [key for key in keys if key is not call]
-    return GroupWindow(relation, made, call.args[0] if made.time else None, _of_windows(kind), bounds), rest
+    rest, time = [key for key in keys if key is not call], call.args[0] if made.time else None
+    assert isinstance(call.args[0], Column)
+    return GroupWindow(relation, rest, made, time, _of_windows(relation, call.args[0].path[0]), bounds)
 
 
 _AUXILIARY = {"START": START, "END": END, "ROWTIME": TIME, "PROCTIME": "PROCTIME"}
@@ -293,18 +278,16 @@ def _windowed(planner: Planner, call: syntax.Call) -> syntax.Windowed:
     ]
     if len(literals) != count or len(call.args) != count + 1:
         expected = f"{call.name}(time, {', '.join(['INTERVAL ...'] * count)})"
-        raise planner.error(f"the arguments of {call.name}", call.at, expected)
+        raise planner.error(f"the arguments of {call.name}", expected, at=call.at)
     time = call.args[0] if isinstance(call.args[0], Column) else Column((call.name,), call.at)
     return syntax.Windowed(call.name, syntax.Values(()), replace(time, at=call.at), tuple(literals))
 
 
-def _of_table_function(
-    planner: Planner, relation: Relation, keys: Sequence[syntax.Expression]
-) -> tuple[GroupWindow, list[syntax.Expression]]:
+def _of_table_function(relation: Relation, keys: Sequence[syntax.Expression]) -> GroupWindow:
     columns = window_columns(relation)
     named = {key.path[0] for key in keys if isinstance(key, Column) and len(key.path) == 1}
     if columns is None or not {columns.start, columns.end} <= named:
-        return GroupWindow(relation), list(keys)
+        return GroupWindow(relation, keys)
     made_by = columns.made_by
     bounds: dict[syntax.Expression, str] = {Column((columns.start,)): START, Column((columns.end,)): END}
     if columns.time in named:
@@ -317,23 +300,17 @@ def _of_table_function(
         divided = made_by.window.kind != "SESSION" or {Column((name,)) for name in made_by.partition} == set(rest)
         if found is not None and divided:
             bare, time = found
-            kinds = {field.name: field.type for field in bare.fields}
-            of_time = _of_windows(None if time is None else kinds[time])
-            return GroupWindow(
-                bare, replace(made_by.window, time=time), None if time is None else Column((time,)), of_time, bounds
-            ), rest
+            column, window = None if time is None else Column((time,)), replace(made_by.window, time=time)
+            return GroupWindow(bare, rest, window, column, _of_windows(bare, time), bounds)
     if made_by.window.time is None:
-        return GroupWindow(relation), list(keys)
-    return _grouped_again(planner, relation, columns, [*list(bounds)[:2], *rest])
+        return GroupWindow(relation, keys)
+    return _grouped_again(relation, columns, [*list(bounds)[:2], *rest])
 
 
-def _grouped_again(
-    planner: Planner, relation: Relation, columns: WindowColumns, keys: list[syntax.Expression]
-) -> tuple[GroupWindow, list[syntax.Expression]]:
-    of = {field.name: field for field in relation.fields}
+def _grouped_again(relation: Relation, columns: WindowColumns, keys: list[syntax.Expression]) -> GroupWindow:
     if columns.time is not None:
         time: syntax.Expression = Column((columns.time,))
-        kind = of[columns.time].type
+        kind = relation.of[columns.time].type
     else:
         made_by = columns.made_by
         zoned = made_by.window is not None and made_by.window.zone is not None
@@ -341,4 +318,4 @@ def _grouped_again(
         last = syntax.Call("-", (Column((columns.end,)), syntax.Literal(1, LogicalType("INTERVAL_DAY"))))
         time = syntax.Cast(last, kind) if zoned else last
     bounds: dict[syntax.Expression, str] = {} if columns.time is None else {Column((columns.time,)): TIME}
-    return GroupWindow(relation, _MEETING, time, kind, bounds), keys
+    return GroupWindow(relation, keys, _MEETING, time, kind, bounds)

@@ -18,6 +18,7 @@ CLASSES = {
     "BroadcastState": "broadcast state that is changed where it is not kept",
     "CheckpointCoordinator": "checkpoints and savepoints",
     "Committer": "what committers of the program return",
+    "FileSource": "files that lack columns of their table",
     "FlinkKinesisConsumer": "records of Kinesis that may have been deleted before they were read",
     "HistoryServer": "the history tables of a job",
     "JobManager": "submission of jobs, requests to running ones",

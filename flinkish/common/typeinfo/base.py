@@ -46,6 +46,11 @@ class Mismatch(Exception):
 class TypeInformation(abc.ABC):
     """Base of all types. Types are immutable values: equal if they describe the same data, hashable, picklable."""
 
+    def __str__(self) -> str:
+        # that of a column of a table has its name in SQL, too
+        logical = self.__dict__.get("logical_type")
+        return repr(self) if logical is None else str(logical.root)
+
     # --- PyFlink's own interface --------------------------------------------------------------------------------
 
     def need_conversion(self) -> bool:

@@ -150,8 +150,6 @@ EXPLAIN PLAN FOR SELECT id FROM Orders UNION ALL SELECT id FROM Orders
 
 DESCRIBE Orders
 
-SHOW CREATE TABLE Orders
-
 SET 'table.exec.mini-batch.enabled' = 'true'
 
 SET 'pipeline.name' = 'SqlJob'

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from pyarrow import parquet
 
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.types import Row
+from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.connectors.columns import RecordReader
 from flinkish.core.column_batch import ColumnBatch
 from flinkish.core.last_changes import last_changes
@@ -197,19 +197,37 @@ def test_the_columns_of_parquet_that_are_used_are_read_as_their_types(tmp_path: 
     files = table(
         {"s": STRING, "at": timestamp(3), "n": BIGINT}, connector="filesystem", path=str(tmp_path), format="parquet"
     )
-    [batch] = read(connectors.column_source(files, "t", ("n", "at")))
+    [batch] = read(connectors.source(files, "t", ("n", "at"))[0])
     assert batch.schema == pa.schema([("n", pa.int64()), ("at", pa.timestamp("us"))])
     assert [str(one) for one in batch.to_pydict()["at"]] == ["1970-01-01 00:00:00", "1970-01-02 00:00:00"]
     wrong = table({"s": INT}, connector="filesystem", path=str(tmp_path), format="parquet")
     with pytest.raises(TypeMismatchError, match="column 's' of type string cannot be read as int32"):
-        read(connectors.column_source(wrong, "t", ("s",)))
+        read(connectors.source(wrong, "t", ("s",))[0])
+
+
+def test_columns_may_be_in_another_order_and_those_that_a_file_lacks_are_null(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, columns in {"0": {"a": ["x"], "b": [1]}, "1": {"c": [0], "b": [2], "a": ["y"]}, "2": {"z": [3]}}.items():
+        parquet.write_table(pa.table(columns), tmp_path / name)
+    files = table({"a": STRING, "b": BIGINT}, connector="filesystem", path=str(tmp_path), format="parquet")
+    source, _ = connectors.source(files, "t", ("a", "b"))
+    assert isinstance(source, SplitSource)
+    batches, enumerator = read(source), source.create_enumerator([])
+    assert [enumerator.end_of(split, 0) for split in enumerator.discover(())] == [(1, True)] * 3
+    assert sorted(str(row) for batch in batches for row in batch.to_pylist()) == [
+        "{'a': 'x', 'b': 1}",
+        "{'a': 'y', 'b': 2}",
+        "{'a': None, 'b': None}",
+    ]
+    assert f"file {tmp_path / '2'} has no column a, b, which is NULL there" in caplog.text
 
 
 def test_large_files_come_in_batches_and_a_range_has_its_rows(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"n": range(100_000)}), tmp_path / "f", row_group_size=70_000)
-    source = connectors.column_source(
+    source = connectors.source(
         table({"n": BIGINT}, connector="filesystem", path=str(tmp_path), format="parquet"), "t", ("n",)
-    )
+    )[0]
     assert [len(batch) for batch in read(source)][0] == 65_536
     assert isinstance(source, SplitSource)
     [split], reader = source.create_enumerator([]).discover(()), source.create_reader()
@@ -219,34 +237,11 @@ def test_large_files_come_in_batches_and_a_range_has_its_rows(tmp_path: Path) ->
     reader.close()
 
 
-@pytest.mark.parametrize("form", ["json", "parquet"])
-def test_the_metadata_of_files_are_columns(tmp_path: Path, form: str) -> None:
-    if form == "json":
-        (tmp_path / "f").write_text('{"n": 1}\n\n{"n": 2}\n')
-    else:
-        parquet.write_table(pa.table({"n": [1, 2]}), tmp_path / "f")
-    columns = (
-        ColumnDefinition("f", STRING, metadata="file.name"),
-        ColumnDefinition("n", BIGINT),
-        ColumnDefinition("size", BIGINT, metadata="file.size"),
-        ColumnDefinition("at", timestamp(3), metadata="file.modification-time"),
-    )
-    options = {"connector": "filesystem", "path": str(tmp_path), "format": form}
-    files = TableDescriptor(TableDefinition(columns, options=options))
-    [batch] = read(connectors.column_source(files, "t", ("n", "f", "at"), "Asia/Tokyo"))
-    assert batch.select(["n", "f"]).to_pydict() == {"n": [1, 2], "f": ["f", "f"]}
-    changed = datetime.datetime.fromtimestamp((tmp_path / "f").stat().st_mtime, ZoneInfo("Asia/Tokyo"))
-    assert abs(batch.to_pydict()["at"][0] - changed.replace(tzinfo=None)) < datetime.timedelta(milliseconds=2)
-    # columns that are no fields of the file
-    [batch] = read(connectors.column_source(files, "t", ("size",)))
-    assert batch.to_pydict() == {"size": [(tmp_path / "f").stat().st_size] * 2}
-
-
 def test_a_line_that_cannot_be_read_is_named_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "f").write_text('{"n": 1}\n{"n": "x"}\n')
-    source = connectors.column_source(
+    source = connectors.source(
         table({"n": BIGINT}, connector="filesystem", path=str(tmp_path), format="json"), "t", ("n",)
-    )
+    )[0]
     with pytest.raises(MalformedRecordError, match=r"line 2 \(byte 9\).*field 'n'"):
         read(source)
 
@@ -280,16 +275,15 @@ def test_declarations_that_do_not_fit_together_are_refused() -> None:
             if write:
                 connectors.sink(made, "t")
             else:
-                connectors.column_source(made, "t", ("n",))
+                connectors.source(made, "t", ("n",))[0]
 
     hold(
         check,
         [
             (False, metadata("x", INT, "nonsense"), KAFKA, "'nonsense' .*topic, partition, offset"),
-            (False, metadata("x", INT, "key"), FILES, "'key' .*file.path, file.name"),
+            (False, metadata("x", INT, "key"), FILES, "'key' .*the connector has no metadata"),
             (False, metadata("x", BIGINT, "timestamp"), KAFKA, r"BIGINT.*TIMESTAMP_LTZ\(3\)"),
             (True, metadata("x", INT, "partition"), KAFKA, "METADATA VIRTUAL, or one of timestamp, headers"),
-            (True, metadata("x", STRING, "file.path"), FILES, "METADATA VIRTUAL"),
             (False, None, {**KAFKA, "key__fields": "n"}, "'key.fields' and 'key.format' belong together"),
             (False, None, {**BY_KEY, "key__fields": "m"}, "the key field 'm' is no column"),
             (False, None, {**BY_KEY, "key__fields_prefix": "k_"}, "'n' does not begin with"),
@@ -308,13 +302,13 @@ def test_declarations_that_do_not_fit_together_are_refused() -> None:
 @pytest.mark.parametrize("number", ["0", "two"])
 def test_a_sink_has_a_number_of_subtasks(number: str) -> None:
     with pytest.raises(ConfigurationError, match="'sink.parallelism'"):
-        connectors.parallelism(declared(connector="print", sink__parallelism=number), "t")
+        connectors.sink(declared(connector="print", sink__parallelism=number), "t")
 
 
 def test_a_database_table_is_read_in_the_order_of_its_key() -> None:
     unkeyed = declared(connector="jdbc", url="jdbc:sqlite:/x", table_name="t")
     with pytest.raises(ConfigurationError, match="'scan.key-column'"):
-        connectors.row_source(unkeyed, "t", ("n",), new_environment())
+        connectors.source(unkeyed, "t", ("n",))
 
 
 @pytest.mark.parametrize("options", [{"wrong": "secret7"}, {"sink__max_retries": "secret7"}])
@@ -364,7 +358,9 @@ def test_generated_values_vary_as_the_options_say() -> None:
     past = {"fields__at__max_past": "1 d"}
     columns = [ColumnDefinition("s", STRING), ColumnDefinition("x", INT), ColumnDefinition("at", timestamp(3))]
     made = declared(*columns, connector="datagen", number_of_rows="300", rows_per_second="100000", **fields, **past)
-    with connectors.row_source(made, "g", ("at", "s", "x"), new_environment()).execute_and_collect() as found:
+    source, _ = connectors.source(made, "g", ("at", "s", "x"))
+    stream = new_environment().from_source(source, WatermarkStrategy.no_watermarks(), "g")
+    with stream.execute_and_collect() as found:
         rows = list(found)
     assert rows[0].as_dict().keys() == {"at", "s", "x"}
     assert {len(row.s) for row in rows} == set(range(1, 10))

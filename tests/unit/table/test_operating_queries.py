@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common import Types
+from flinkish.common import JobStatus, Types
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.datastream import KeyedProcessFunction
+from flinkish.errors import FlinkishError
 from flinkish.table import DataTypes, StreamTableEnvironment
 from flinkish.table.udf import udf
 from tests.support.programs import new_environment
@@ -67,6 +68,35 @@ def test_a_signal_ends_a_query_that_is_printed_after_the_running_epoch(
     said = capsys.readouterr().out
     assert re.findall(r"\| \+I \| +(\w) \| +(\d) \|", said) == [("a", "1"), ("b", "2"), ("a", "3")]
     assert said.endswith("3 rows in set\n")
+
+
+def raises(value: int) -> int:
+    if value == 2:
+        raise ValueError("two")
+    return value
+
+
+def returns_a_text(value: int) -> Any:
+    return "two" if value == 2 else value
+
+
+@pytest.mark.parametrize("function", [raises, returns_a_text])
+@pytest.mark.parametrize(("where", "rows"), [("", "row 1"), ("WHERE v > 1", "rows 0 to 2")])
+def test_a_function_that_fails_is_told_with_its_arguments_and_the_row_of_the_file_or_those_among_which_it_is(
+    function: Any, where: str, rows: str, t_env: StreamTableEnvironment
+) -> None:
+    t_env.create_temporary_function("failing", udf(function, result_type=DataTypes.BIGINT()))
+    with pytest.raises(FlinkishError, match=rf"record \(2,\), read from .*/0.parquet, {rows}, epoch 0"):
+        t_env.execute_sql(f"SELECT k, failing(v) FROM numbers {where}").print()
+
+
+def test_an_insert_that_has_no_end_goes_on_after_a_wait(t_env: StreamTableEnvironment) -> None:
+    result: Any = t_env.execute_sql("INSERT INTO totals SELECT k, COUNT(*), SUM(v) FROM numbers GROUP BY k")
+    with pytest.raises(TimeoutError, match="the job of the INSERT has not ended in 10 ms: it goes on"):
+        result.wait(10)
+    client = result.get_job_client()
+    client.cancel().result(TIMEOUT_S)
+    assert client.get_job_status().result(TIMEOUT_S) is JobStatus.CANCELED
 
 
 class Totals(KeyedProcessFunction):

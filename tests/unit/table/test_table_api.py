@@ -41,11 +41,8 @@ from flinkish.table.expressions import (
     col,
     if_then_else,
     lit,
-    range_,
     row,
     row_interval,
-    with_columns,
-    without_columns,
 )
 from flinkish.table.udf import FunctionContext, udaf, udf, udtf
 from tests.support.programs import chains_of, new_environment
@@ -121,8 +118,6 @@ WINDOW = Tumble.over(lit(10).minutes).on(col("ts")).alias("w")
          "a DOUBLE, b BIGINT, c INT"),
         (lambda t: t.select(t.a, t.b).rename_columns(col("a").alias("z")), "z INT, b BIGINT"),
         (lambda t: t.drop_columns(t.l, t.r, t.ts, t.s), "a INT, b BIGINT"),
-        (lambda t: t.select(with_columns(range_("a", "s")), t.l), "a INT, b BIGINT, s STRING, l ARRAY<INT>"),
-        (lambda t: t.select(without_columns(range_(3, 6))), "a INT, b BIGINT"),
         (lambda t: t.select(t.a).union_all(t.select(t.b)), "a BIGINT"),
         (lambda t: t.select(t.a).distinct(), "a INT"),
         (lambda t: t.where(and_(t.a > 1, t.b < 2, t.s.like("x%"))).select(t.s.char_length.alias("n")), "n INT"),
@@ -155,7 +150,7 @@ def test_calls_that_cannot_be_carried_out_are_refused_with_what_there_is(t_env: 
         (lambda: Tumble.over(row_interval(2)), UnsupportedOperationError, r"windows of rows.*count_window"),
         (lambda: Tumble.over(lit(3)), ProgramError, r"lit\(10\).minutes"),
         (lambda: t.limit(3), ProgramError, "LIMIT of an unbounded table"),
-        (lambda: t.order_by(t.a), UnsupportedOperationError, "ORDER BY.*to_data_stream"),
+        (lambda: t.order_by(t.a), UnsupportedOperationError, "ORDER BY.*sort what the sink has stored"),
         (lambda: t.join(t, t.a == t.b), UnsupportedOperationError, "joins are not supported.*key_by"),
         (lambda: t.minus(t), UnsupportedOperationError, "UNION ALL.*union_all"),
         (lambda: t.over_window(), UnsupportedOperationError, "OVER aggregates.*Tumble"),
@@ -252,9 +247,6 @@ def test_results_of_statements_are_those_of_flink(
         "|    b | BIGINT |  TRUE |        |          |           |         |",
         "|    c |    INT |  TRUE |        | AS a + 1 |           |         |",
     ]
-    created = next(t_env.execute_sql("SHOW CREATE TABLE s").collect())[0]
-    assert "'x.password' = '******'" in created and "CONSTRAINT `PK_a` PRIMARY KEY (`a`) NOT ENFORCED" in created
-    assert "CREATE TEMPORARY VIEW v AS SELECT" in next(t_env.execute_sql("SHOW CREATE VIEW v").collect())[0]
     assert printed(t_env.execute_sql("SHOW USER FUNCTIONS"), capsys) == "Empty set\n"
     assert (t_env.list_tables(), t_env.list_views(), t_env.list_temporary_views()) == (["s", "v"], ["v"], ["v"])
     assert t_env.drop_temporary_view("v") and not t_env.drop_temporary_view("v") and t_env.drop_table("s")
@@ -495,8 +487,8 @@ def test_tables_become_streams_of_rows_of_changes_or_of_pairs(
     assert collected(only) == [Row("a", 1)]
     with pytest.raises(ProgramError, match="doesn't support consuming update changes"):
         t_env.to_changelog_stream(counts, changelog_mode=ChangelogMode.insert_only())
-    with pytest.raises(UnsupportedOperationError, match="upserts"):
-        ChangelogMode.upsert()
+    with pytest.raises(ProgramError, match="a stream of upserts without a primary key"):
+        t_env.from_changelog_stream(env.from_collection(rows, kind), None, ChangelogMode.upsert())
 
 
 def test_a_result_is_taken_once_and_closing_it_ends_the_job_of_an_unbounded_query(

@@ -211,6 +211,17 @@ def test_generated_rows_are_random_within_their_bounds_and_the_same_again(t_env:
     assert [[*row][:-1] for row in rows] == [[*row][:-1] for row in again]
 
 
+def test_generated_values_have_parts(t_env: StreamTableEnvironment) -> None:
+    columns = "r ROW<a STRING, n ROW<b INT>>, l ARRAY<BIGINT>, m MAP<INT, BOOLEAN>, b BYTES"
+    options = {"fields__r__a__length": "4", "fields__r__n__b__min": "7", "fields__r__n__b__max": "8"}
+    options |= {"fields__l__length": "2", "fields__l__element__max": "-1", "fields__m__key__min": "0"}
+    declare(t_env, "g", columns, connector="datagen", number_of_rows="40", **options)
+    rows = rows_of(t_env, "g")
+    assert {len(row.r.a) for row in rows} == {4} and {row.r.n.b for row in rows} == {7, 8}
+    assert {len(row.l) for row in rows} == {2} and max(max(row.l) for row in rows) < 0
+    assert all(len(row.m) == 3 and min(row.m) >= 0 and len(row.b) == 100 for row in rows)
+
+
 @pytest.mark.parametrize("sql_type", ["DOUBLE", "FLOAT", "DECIMAL(5, 2)", "SMALLINT"])
 def test_a_generated_sequence_has_the_type_of_its_column(t_env: StreamTableEnvironment, sql_type: str) -> None:
     sequence = {"fields__n__kind": "sequence", "fields__n__start": "5", "fields__n__end": "7"}
@@ -422,7 +433,7 @@ def test_names_of_tables_are_taken_once_and_looked_up(t_env: StreamTableEnvironm
     sinks = "the table is written.*kafka, .*filesystem, jdbc, delta, print, blackhole"
     rows = [
         (lambda: declare(t_env, "t", "a INT", connector="datagen"), ProgramError, "the table 't' exists"),
-        (lambda: t_env.from_path("x"), ProgramError, "no table 'x'.*expected t"),
+        (lambda: t_env.from_path("x"), ProgramError, "no table 'x'.*expected a table: t"),
         (lambda: t_env.execute_sql("INSERT INTO x SELECT * FROM t"), ProgramError, "no table 'x'"),
         (lambda: t_env.execute_sql("INSERT INTO t SELECT * FROM t"), ConfigurationError, sinks),
         (lambda: t_env.execute_sql("INSERT INTO v SELECT * FROM t"), ProgramError, "'v' is a view"),
@@ -439,6 +450,8 @@ def test_the_settings_of_a_table_environment_are_those_of_a_configuration_too() 
     settings = EnvironmentSettings.new_instance().with_configuration(given).build()
     assert not settings.is_streaming_mode() and EnvironmentSettings.in_streaming_mode().is_streaming_mode()
     assert settings.get_configuration().get_string("parallelism.default", "") == "3"
+    later = EnvironmentSettings.Builder().with_configuration(given).in_streaming_mode().build()
+    assert later.is_streaming_mode() and later.get_configuration().get_string("parallelism.default", "") == "3"
     env = new_environment()
     t_env = StreamTableEnvironment.create(env, settings)
     assert env.get_parallelism() == 3
