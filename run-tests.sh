@@ -54,8 +54,8 @@ export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
 # the tests start hundreds of Python processes, each of which would compile all modules again
 unset PYTHONDONTWRITEBYTECODE
 
-# the class archive that all JVMs of the tests map and Kafka's jars take a minute to get, once per machine; a test that
-# comes earlier waits for them
+# the class archive that all JVMs of the tests map and the jars of Kafka and Flink take a minute to get, once per machine;
+# a test that comes earlier waits for them
 if [ "${tests[*]:-}" != tests/unit ]; then
     PYTHONPATH="$here" "$python" -m tests.support.prepare >/dev/null 2>&1 &
 fi
@@ -81,15 +81,17 @@ if [ "$extras" = test ]; then
     checking=$!
 fi
 
+# in a fresh checkout each of the processes would compile all tests for itself
+if [ ! -d tests/unit/__pycache__ ]; then "$python" -m pytest -q --collect-only >/dev/null 2>&1 || true; fi
+
 echo "== pytest"
 # pytest's summary is the last line of the output, unless something else has failed
 code=0
-# three processes on two cores, because tests spend much time waiting for a driver, a server or a worker. They are
+# four processes on two cores, because tests spend half of their time waiting for a driver, a server or a worker. They are
 # distributed by file, because the tests of some files share a port or a fixture, and tests/conftest.py puts the longest
-# files first. The
-# slowest tests are listed, to show when the suite grows. A test that takes its process with it is not run again: it would
-# take the next one, too
-"$python" -m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
+# files first. The slowest tests are listed, to show when the suite grows. A test that takes its process with it is not
+# run again: it would take the next one, too
+"$python" -m pytest -n 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
 if [ -n "${checking:-}" ]; then
     if ! wait "$checking"; then
         cat "$told"

@@ -62,7 +62,8 @@ make_venv() {
             die "cannot make a virtual environment in $venv (see above); on Debian and Ubuntu: apt install python3-venv"
     fi
     say "installing flinkish[$2] and what it needs into ${venv##*/} (only the first time; about 600 MB)"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$here[$2]" >&2 ||
+    DIST_EXTRA_CONFIG="$here/conf/wheels.cfg" \
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$here[$2]" >&2 ||
         die "pip could not install flinkish[$2] into $venv (see above); mend the cause and start again"
     # where PYTHONDONTWRITEBYTECODE is set, as in many containers, each of a job's processes would compile it again
     "$venv/bin/python" -m compileall -q "$here/flinkish" || say "flinkish is not compiled: every start takes longer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,11 @@ from tests.support.mariadb import MariadbServer
 from tests.support.postgres import PostgresServer
 from tests.support.spark_session import COMPILED, start_session
 
-set_java_options()
+
+@pytest.fixture(scope="session", autouse=True)
+def _java_options() -> None:
+    """Of all JVMs, whoever starts them."""
+    set_java_options()
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +43,13 @@ def _session_of_this_thread(request: pytest.FixtureRequest) -> Iterator[None]:
         active: Any = SparkSession.getActiveSession()
         if active is not None and active._jsparkSession.sessionUUID() != session._jsparkSession.sessionUUID():
             session.createDataFrame([], "n INT")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_clients_left() -> Iterator[None]:
+    """Clients that a test has not closed are in cycles, and ask their server for records until these are collected."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

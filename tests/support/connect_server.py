@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from flinkish.launch.spark_command import ONE_JVM
 from tests.support.processes import ProcessGroup, free_ports, python_path
 from tests.support.spark_session import home_of_sessions, session_settings
 
@@ -23,7 +24,7 @@ def start_connect_server(folder: Path, master: str = "local[2]") -> tuple[Proces
     (port,) = free_ports(1)
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
-        **session_settings(folder),
+        **session_settings(folder, ONE_JVM.fullmatch(master) is not None),
         "spark.master": master,
         "spark.log.level": "WARN",
         "spark.connect.grpc.binding.port": str(port),

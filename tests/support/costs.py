@@ -17,6 +17,8 @@ from xml.etree import ElementTree
 # File name -> seconds of the whole file in an ordinary run, from ten seconds on.
 COSTS = Path(__file__).with_name("costs.json")
 LEAST_S = 10.0
+#: One for each process: meanwhile `tests.support.prepare` makes what integration tests wait for.
+BEFORE = 3
 
 
 def read_costs() -> dict[str, float]:
@@ -26,12 +28,15 @@ def read_costs() -> dict[str, float]:
 
 
 def longest_first(paths: Iterable[Path]) -> list[Path]:
-    """Integration files before all others, as they wait for servers and Spark, and each of the two by cost.
+    """The longest files that need neither server nor Spark, `BEFORE` of them; then integration files, as they wait for
+    both; then all others. Each of the three by cost.
 
     Files of one cost stay in their order.
     """
     costs = read_costs()
-    return sorted(paths, key=lambda path: ("integration" not in path.parts, -costs.get(path.name, 0.0)))
+    by_cost = sorted(paths, key=lambda path: -costs.get(path.name, 0.0))
+    before = [path for path in by_cost if "integration" not in path.parts and path.name in costs][:BEFORE]
+    return sorted(by_cost, key=lambda path: (path not in before, "integration" not in path.parts))
 
 
 def sort_items(items: list[Any]) -> None:

@@ -197,6 +197,7 @@ def _started(gate: Gate, **settings: Any) -> RunClient:
     source = DataGeneratorSource(lambda index: (f"k{index % 5}", index), RECORDS, records_per_epoch=10)
     events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("src")
     doubled = events.map(Doubled(), Types.PICKLED_BYTE_ARRAY()).uid("doubled").name("Double <it>")
+    doubled.set_description("twice <it>")
     totals = doubled.key_by(lambda one: one[0]).process(Totals(), Types.STRING()).uid("count").name("Totals")
     totals.print().uid("out").name("Out")
     client = env.execute_async("clicks & more")

@@ -1,29 +1,26 @@
-"""The jars that the tests' Spark sessions need beside Spark's own: Delta, of the matching version.
-
-What Spark ships itself is excluded, so that a session never sees two versions of one library.
+"""The jars that the tests' Spark sessions need beside Spark's own: Delta, of the matching version, as drivers that
+flinkish starts have them.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from functools import cache
 from pathlib import Path
 
-from flinkish.launch.home import default_spark_settings
-from flinkish.launch.packages import PACKAGES
-from tests.support.ivy import Coordinate, JarSet, pyspark_jars_folder, resolve_jars
+from flinkish.launch.options import SparkOptions
+from flinkish.launch.packages import path_of
+from flinkish.launch.spark_command import SparkCommand
+from tests.support.ivy import pyspark_jars_folder
 
 _JAR_NAME = re.compile(r"(?P<module>.+?)-\d[^-]*(-.*)?\.jar")
 
 
 @cache
 def spark_jars() -> tuple[Path, ...]:
-    """Returns the jars of Delta for the installed PySpark: the value of `spark.jars`; none if Delta has none for it."""
-    packages = default_spark_settings().get(PACKAGES)
-    if packages is None:
-        return ()
-    delta = Coordinate(*packages.split(":"))
-    return tuple(resolve_jars(JarSet("spark", (delta,), excluded_modules=shipped_modules())))
+    """Returns the jars of Delta for the installed PySpark; none if Delta has none for it."""
+    return tuple(Path(path_of(jar)) for jar in SparkCommand(os.environ, SparkOptions(())).jars())
 
 
 def shipped_modules() -> tuple[str, ...]:

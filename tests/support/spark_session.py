@@ -12,10 +12,10 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from flinkish.launch.home import home_without_zip
+from flinkish.launch.home import Home, home_without_zip
+from flinkish.launch.spark_command import ONE_JVM
 from flinkish.launch.spark_version import CATALOG, EXTENSIONS, file_manager_of
 from flinkish.spark.session import settings_of_long_lived_sessions
-from tests.support.ivy import cache_folder
 from tests.support.processes import python_path
 from tests.support.spark_jars import spark_jars
 
@@ -34,17 +34,19 @@ def start_session(
     os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYTHONPATH"] = python_path()
     builder = SparkSession.Builder().master(master).appName("flinkish-tests")
-    for name, value in {**session_settings(folder), **(extra or {})}.items():
+    for name, value in {**session_settings(folder, ONE_JVM.fullmatch(master) is not None), **(extra or {})}.items():
         builder = builder.config(name, value)
     session = _get_or_create(builder)
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def session_settings(folder: Path) -> dict[str, str]:
-    """Returns the Spark settings of a test session whose warehouse and scratch files lie in `folder`."""
+def session_settings(folder: Path, one_jvm: bool = True) -> dict[str, str]:
+    """Returns the Spark settings of a test session whose warehouse and scratch files lie in `folder`. ``one_jvm``: its
+    driver is its only executor, and its class path is that of which the archive of classes was made."""
+    jars = [str(jar) for jar in spark_jars()]
     settings = {
-        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        **({"spark.driver.extraClassPath": os.pathsep.join(jars)} if one_jvm else {"spark.jars": ",".join(jars)}),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
@@ -66,17 +68,13 @@ def session_settings(folder: Path) -> dict[str, str]:
         **settings_of_long_lived_sessions(),
         "spark.ui.showConsoleProgress": "false",
     }
-    return (
-        settings
-        if spark_jars()
-        else {key: value for key, value in settings.items() if key not in (EXTENSIONS, CATALOG)}
-    )
+    return settings if jars else {key: value for key, value in settings.items() if key not in (EXTENSIONS, CATALOG)}
 
 
 def home_of_sessions() -> str:
-    """Returns the SPARK_HOME of sessions. As in the drivers that flinkish starts, it does not contain PySpark's zip:
+    """Returns the SPARK_HOME of sessions, that of the drivers that flinkish starts. It does not contain PySpark's zip:
     Python would compile that again in each process of a session."""
-    return home_without_zip(cache_folder(), os.environ)
+    return home_without_zip(Home(os.environ).cache, os.environ)
 
 
 def _get_or_create(builder: SparkSession.Builder) -> SparkSession:

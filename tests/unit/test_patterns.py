@@ -57,7 +57,7 @@ MADE_AT_RUN_TIME = {
     "table/sql_expressions.py _interval": "one of the module's own patterns, by the unit",
     "table/functions_text.py regex": "a regular expression of the program's SQL",
     "table/functions_text.py _similar": "a pattern of the program's SQL",
-    "table/time_patterns.py _regex": "numbers of few digits, names, and texts of the program's SQL",
+    "table/functions_time.py _regex": "numbers of few digits, names, and texts of the program's SQL",
 }
 
 
@@ -297,8 +297,8 @@ def at_most(seconds: float) -> Iterator[None]:
 
 #: The processor time that a text of 100 KB may take, and the same with room for a machine that is busy.
 GOAL_S, LIMIT_S = 0.05, 0.25
-#: Characters of a text of the first try.
-SHORT = 2_000
+#: Characters of the texts of the first two tries: a time that grows with the square of the length is seen in them.
+SHORT, LONGER = 2_000, 20_000
 
 
 def used(pattern: re.Pattern[Any], method: str, text: Any) -> float:
@@ -320,14 +320,17 @@ def too_slow(found: Found) -> str:
     coerce: Callable[[str], Any] = str
     if isinstance(found.pattern, bytes):
         coerce = lambda text: text.encode("latin-1", "replace")  # noqa: E731
+
+    def time_of(number: int, size: int) -> float:
+        return used(compiled, found.method, coerce(list(texts(begin, pump, size))[number]))
+
     for begin, pump in seeds(found.pattern, found.flags):
         for number, short in enumerate(texts(begin, pump, SHORT)):
             try:
-                # whatever takes longer than in proportion is seen in a part of the text
-                if used(compiled, found.method, coerce(short)) > GOAL_S / 100:
-                    text = coerce(list(texts(begin, pump, 100_000))[number])
+                # whatever takes longer than in proportion is seen in parts of the text
+                if used(compiled, found.method, coerce(short)) > GOAL_S / 100 and time_of(number, LONGER) > GOAL_S:
                     # whatever takes a busy machine long takes it so by chance, and not each time
-                    if all(used(compiled, found.method, text) > LIMIT_S for _ in range(3)):
+                    if all(time_of(number, 100_000) > LIMIT_S for _ in range(3)):
                         return repr((begin, pump))
             except TooLong:
                 return repr((begin, pump))

@@ -18,7 +18,9 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 #: What run-tests.sh runs, before the options of its parts.
-PYTEST = "-m pytest -n 3 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10"
+PYTEST = "-m pytest -n 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10"
+#: And before that in a fresh checkout.
+COLLECT = "-m pytest -q --collect-only"
 
 REPORT = """
 import json, os, sys
@@ -381,7 +383,7 @@ def test_all_checks_run_and_any_failure_is_the_commands(
     steps = checkout.log.read_text().splitlines()
     beside = ["ruff check .", "ruff format --check .", "mypy --strict flinkish tests/support"]
     assert steps[0] == "pip"
-    assert sorted(steps[1:]) == sorted([*(f"-m {check}" for check in beside), PYTEST])
+    assert sorted(steps[1:]) == sorted([*(f"-m {check}" for check in beside), COLLECT, PYTEST])
     # they are told behind the tests, whose last line ends the output if there is nothing to tell
     told = result.stdout.partition("1 passed\n")[2]
     failed = [check for check, code in zip(beside, (ruff, ruff, mypy)) if code != "0"]
@@ -418,7 +420,8 @@ def test_the_tests_of_another_spark_have_an_environment_of_their_own(checkout: C
     )
     assert not (checkout.path / ".venv").exists()
     folders = " ".join(f"tests/integration/{name}" for name in ("engine", "exactness", "damage", "trouble"))
-    assert checkout.log.read_text().splitlines() == ["pip", f"{PYTEST} {folders} -m not slow and not platforms -x"]
+    commands = ["pip", COLLECT, f"{PYTEST} {folders} -m not slow and not platforms -x"]
+    assert checkout.log.read_text().splitlines() == commands
 
 
 def test_a_spark_that_the_tests_do_not_know_is_refused(checkout: Checkout) -> None:

@@ -27,7 +27,7 @@ from flinkish.jobmanager.requests import ask
 from flinkish.launch import driver
 from flinkish.runtime.phases import Phase
 from tests.integration.connect.clicks import click, expected
-from tests.integration.engine import slow_job
+from tests.integration.engine import slow_job, tables_job
 from tests.integration.engine.counting_job import expected as expected_counts
 from tests.integration.engine.counting_job import in_database, make_tables
 from tests.support import faults
@@ -145,6 +145,18 @@ def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_jo
     rows = rows_of(table)
     assert Counter(user for user, _ in rows) == expected(800)
     assert dict(sorted(rows, key=lambda row: row[1])) == expected(800)
+
+
+@pytest.mark.nightly
+def test_queries_go_on_after_a_kill_with_the_results_of_one_that_was_not(tmp_path: Path, server: str) -> None:
+    tables_job.make(tmp_path)
+    script, options = Path(tables_job.__file__), json.dumps({"folder": str(tmp_path), "remote": server})
+    with start_driver(script, options, log_file=tmp_path / "driver.log") as driver:
+        driver.wait_for_line(r": epoch [1-3] at ", 240)
+        driver.kill()
+    with start_driver(script, options, log_file=tmp_path / "driver.log") as driver:
+        driver.succeed(240)
+    assert (tables_job.totals(tmp_path), tables_job.windows(tmp_path)) == tables_job.expected()
 
 
 @pytest.mark.slow

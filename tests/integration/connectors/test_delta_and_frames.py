@@ -117,6 +117,7 @@ def test_delta_merges_the_last_record_of_each_key_once(spark: SparkSession, tmp_
         DeltaSink.merge(path, [])
 
 
+@pytest.mark.nightly
 def test_a_merge_deletes_the_rows_of_deletions(spark: SparkSession, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     frame_of(spark, ("a", 1), ("b", 2), ("c", 3)).write.format("delta").save(out)
@@ -152,33 +153,42 @@ CHECKED = (
 
 
 @pytest.mark.parametrize("merges", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            ("a", -1, -2),
+            r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint positive \(n > 0\) violated.*n : -1",
+        ),
+        pytest.param(
+            ("a", 1, 7),
+            r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\].*Generated Column .*twice : 7",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            ("abcd", 1, 2),
+            r"\[(?:DELTA_EXCEED_CHAR_VARCHAR_LIMIT|EXCEED_LIMIT_LENGTH)\]",
+            marks=pytest.mark.nightly,
+        ),
+    ],
+    ids=["constraint", "generated column", "length"],
+)
 def test_what_a_delta_table_refuses_at_its_commit_is_one_line_and_not_tried_again(
-    spark: SparkSession, tmp_path: Path, merges: bool
+    spark: SparkSession, tmp_path: Path, row: tuple[Any, ...], said: str, merges: bool
 ) -> None:
     out = str(tmp_path / "out")
     for statement in CHECKED:
         spark.sql(statement.format(out))
     type_info = Types.ROW_NAMED(["user", "n", "twice"], [Types.STRING(), Types.INT(), Types.LONG()])
     sink = DeltaSink.merge(out, ["user"]) if merges else DeltaSink(out)
-    refusals = (
-        (
-            ("a", -1, -2),
-            r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint positive \(n > 0\) violated.*n : -1",
-        ),
-        (("a", 1, 7), r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\].*Generated Column .*twice : 7"),
-        (("abcd", 1, 2), r"\[(?:DELTA_EXCEED_CHAR_VARCHAR_LIMIT|EXCEED_LIMIT_LENGTH)\]"),
+    env = environment(
+        tmp_path / "job", restart_strategy__type="fixed-delay", restart_strategy__fixed_delay__delay="1 h"
     )
-    for number, (row, said) in enumerate(refusals):
-        env = environment(
-            tmp_path / f"job-{number}", restart_strategy__type="fixed-delay", restart_strategy__fixed_delay__delay="1 h"
-        )
-        env.from_collection([Row(*row)], type_info=type_info).sink_to(sink).uid("out")
-        with pytest.raises(
-            ProgramError, match=f"refuses the rows: {said}.*mend or filter.*prepared JOB_DIR"
-        ) as refused:
-            env.execute("refused")
-        assert type(refused.value) is ProgramError and not refused.value.retryable
-        assert len(str(refused.value).splitlines()) == 1 and len(str(refused.value)) < 1_000
+    env.from_collection([Row(*row)], type_info=type_info).sink_to(sink).uid("out")
+    with pytest.raises(ProgramError, match=f"refuses the rows: {said}.*mend or filter.*prepared JOB_DIR") as refused:
+        env.execute("refused")
+    assert type(refused.value) is ProgramError and not refused.value.retryable
+    assert len(str(refused.value).splitlines()) == 1 and len(str(refused.value)) < 1_000
     assert table(spark, tmp_path / "out") == []
 
 

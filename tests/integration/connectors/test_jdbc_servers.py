@@ -748,6 +748,23 @@ def test_a_table_by_its_key_has_what_the_changes_of_a_query_leave(database: Data
         assert [[*row] for row in rows] == [[7, "c"]]
 
 
+def test_names_of_a_table_without_quotes_are_postgresqls_in_lower_case(postgresql: Database) -> None:
+    # Flink hands names to PostgreSQL as they are declared, so that programs leave the case of its columns open
+    postgresql.query('CREATE SCHEMA shop; CREATE TABLE shop.Trips (PULocationID int, "Fare" bigint, n int)')
+    configuration = Configuration().set_string("execution.target", "minicluster")
+    t_env = StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(configuration))
+    for table, key in (("trips", ""), ("by_key", "PRIMARY KEY (PULocationID) NOT ENFORCED, ")):
+        t_env.execute_sql(
+            f"""CREATE TABLE {table} (PULocationID INT, {key}`"Fare"` BIGINT, N INT) WITH ('connector' = 'jdbc',
+            'table-name' = '"shop".Trips', 'scan.key-column' = 'PULocationID', 'url' = 'jdbc:{postgresql.uri}')"""
+        )
+    t_env.execute_sql("INSERT INTO trips VALUES (1, CAST(10 AS BIGINT), 5), (2, CAST(20 AS BIGINT), 6)").wait()
+    postgresql.query("CREATE UNIQUE INDEX ON shop.trips (pulocationid)")
+    t_env.execute_sql("INSERT INTO by_key VALUES (2, CAST(21 AS BIGINT), 7)").wait()
+    with t_env.execute_sql('SELECT N, PULocationID, `"Fare"` FROM by_key').collect() as rows:
+        assert [[*row] for row in rows] == [[5, 1, 10], [7, 2, 21]]
+
+
 def in_threads(*functions: Any) -> None:
     errors: list[BaseException] = []
 

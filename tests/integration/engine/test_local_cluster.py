@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from psutil import Process  # type: ignore[import-untyped]
 
-from tests.integration.engine import counting_job
+from tests.integration.engine import counting_job, tables_job
 from tests.integration.engine.counting_job import expected, in_database, make_tables, windows_expected
 from tests.support.local_cluster import executor_pids, kill_executor
 from tests.support.processes import start_driver
@@ -39,6 +40,22 @@ def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     assert "found of a short job: ['ValueError: the first try fails']" in said
     assert in_database(tmp_path) == expected()
     assert in_database(tmp_path, "windows") == windows_expected()
+
+
+@pytest.mark.nightly
+def test_an_executor_that_is_killed_changes_nothing_of_the_results_of_queries(tmp_path: Path) -> None:
+    tables_job.make(tmp_path)
+    options = {"folder": str(tmp_path), "executors": 2, "settings": {"restart-strategy.type": "fixed-delay"}}
+    script, log_file = Path(tables_job.__file__), tmp_path / "driver.log"
+    # texts have other hashes in each process, were they Python's
+    with start_driver(script, json.dumps(options), log_file=log_file, env={"PYTHONHASHSEED": "random"}) as driver:
+        driver.wait_for_line(r": epoch [1-3] at ", TIMEOUT_S)
+        kill_executor(driver, executor_pids(driver)[0])
+        assert "executors" not in driver.output()
+        said = driver.succeed(TIMEOUT_S)
+    assert "was lost at" in said
+    assert re.search(r"^executors [01] [01] 2$", said, re.MULTILINE), "the rows of a level come from two executors"
+    assert (tables_job.totals(tmp_path), tables_job.windows(tmp_path)) == tables_job.expected()
 
 
 def check_executors(told: dict[str, dict[str, list[Any]]], jvms: list[int]) -> None:

@@ -10,21 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ivy import Coordinate, JarSet, JarsNotResolved, java_executable, resolve_jars
+from tests.support.flink_jars import FLINK, FLINK_1
+from tests.support.ivy import JarsNotResolved, java_executable, resolve_jars
 from tests.support.processes import wait_until
 from tests.support.rest_drivers import TIMEOUT_S, Driver
 
-#: What the command lines need is without these; 1.20's also needs what that of 2.3 does not.
-_NOT_NEEDED = (
-    *("flink-rpc-akka-loader", "flink-rpc-akka", "flink-hadoop-fs", "flink-queryable-state-client-java"),
-    *("snappy-java", "lz4-java", "async-profiler"),
-)
-_NOT_NEEDED_BY_2 = (*_NOT_NEEDED[:3], "flink-java", "flink-table-api-java", *_NOT_NEEDED[3:])
-CLIENTS = {
-    version: JarSet("flink-clients", (Coordinate("org.apache.flink", "flink-clients", version),), without)
-    for version, without in (("2.3.0", _NOT_NEEDED_BY_2), ("1.20.3", _NOT_NEEDED))
-}
-ALL = pytest.mark.parametrize("flink", CLIENTS, indirect=True)
+CLIENTS = {"2.3.0": FLINK, "1.20.3": FLINK_1}
+ALL = pytest.mark.parametrize("flink", ["2.3.0", pytest.param("1.20.3", marks=pytest.mark.nightly)], indirect=True)
 
 #: Runs ``flink`` with these words; returns what it prints and its exit code.
 Flink = Callable[..., tuple[str, int]]

@@ -15,22 +15,8 @@ from flinkish.rest.route import Text
 from flinkish.rest.views import ROUTES
 from flinkish.runtime.task.stack_samples import SampledStack, StackSamples
 from tests.support import described_jobs as jobs
-from tests.support.ivy import Coordinate, JarSet, JarsNotResolved, java_executable, resolve_jars
-
-#: What Flink's REST messages need is without these.
-_NOT_NEEDED = (
-    *("flink-rpc-akka-loader", "flink-rpc-akka", "flink-hadoop-fs", "flink-shaded-zookeeper-3", "flink-java"),
-    *("flink-queryable-state-client-java", "snappy-java", "lz4-java", "async-profiler"),
-)
-FLINK = JarSet(
-    "flink-runtime",
-    (
-        Coordinate("org.apache.flink", "flink-runtime", "2.3.0"),
-        # by which Flink aggregates the figures of subtasks
-        Coordinate("org.apache.commons", "commons-math3", "3.6.1"),
-    ),
-    _NOT_NEEDED,
-)
+from tests.support.flink_jars import FLINK
+from tests.support.ivy import JarsNotResolved, java_executable, resolve_jars
 
 #: Views that have no answer of JSON in Flink, or that Flink does not have.
 NO_MESSAGES = {

@@ -19,13 +19,16 @@ def test_each_file_of_the_list_is_there_and_the_longest_is_first() -> None:
     assert set(listed) <= {path.name for path in TESTS.rglob("test_*.py")}
 
 
-def test_files_follow_each_other_by_cost_those_with_servers_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "read_costs", lambda: {"test_a.py": 10, "test_b.py": 90, "test_c.py": 20})
-    names = ("unit/test_x.py", "unit/test_a.py", "unit/test_b.py", "integration/test_y.py", "integration/test_c.py")
+def test_files_follow_each_other_by_cost_those_with_servers_behind_the_longest_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listed = {"test_a.py": 10, "test_b.py": 90, "test_c.py": 20, "test_d.py": 30, "test_e.py": 40}
+    monkeypatch.setattr(costs, "read_costs", lambda: listed)
+    names = [*(f"unit/test_{name}.py" for name in "xadeb"), "integration/test_y.py", "integration/test_c.py"]
     items = [SimpleNamespace(path=Path("tests", name), test=test) for name in names for test in (1, 2)]
     costs.sort_items(items)
     assert [(item.path.name, item.test) for item in items] == [
-        (f"test_{name}.py", test) for name in "cybax" for test in (1, 2)
+        (f"test_{name}.py", test) for name in "bedcyax" for test in (1, 2)
     ]
 
 

@@ -44,7 +44,7 @@ def test_a_job_has_its_vertices_under_flinks_ids_and_a_plan_with_ship_strategies
     first, second = found["plan"]["nodes"]
     assert "inputs" not in first
     assert second["inputs"] == [{"num": 0, "id": SRC, "ship_strategy": "HASH", "exchange": "pipelined_bounded"}]
-    assert first["description"] == "Source: events<br/>+- Double &lt;it&gt;<br/>"
+    assert first["description"] == "Source: events<br/>+- twice &lt;it&gt;<br/>"
     assert ask((running,), f"/jobs/{running.id}/plan") == {"plan": found["plan"]}
 
 
