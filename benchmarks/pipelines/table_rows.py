@@ -3,12 +3,11 @@ one to an environment. ``source``: the arguments of the functions below that mak
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
+from flinkish.connectors.results import BlackholeSink
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import FileSource
 from flinkish.datastream.functions import AggregateFunction, ProcessWindowFunction
@@ -23,41 +22,6 @@ TYPES = {
     "ms": Types.LONG(),
 }
 BOUND = Duration.of_seconds(5)
-
-
-class NothingSink(WriterSink):
-    """What the connector blackhole is for tables: counts the records."""
-
-    guarantee = Guarantee.EXACTLY_ONCE
-    reads_timestamps = False
-
-    def create_writer(self) -> SinkWriter:
-        """The writer of one subtask."""
-        return Counter()
-
-    def create_committer(self) -> Committer:
-        """The committer."""
-        return Counter()
-
-
-class Counter(SinkWriter, Committer):
-    """Counts the records of an epoch."""
-
-    count = 0
-
-    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        """Take a batch."""
-        self.count += len(values)
-        return []
-
-    def prepare_commit(self) -> list[Any]:
-        """Their number."""
-        count, self.count = self.count, 0
-        return [count] if count else []
-
-    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
-        """Add up."""
-        return sum(map(sum, committables))
 
 
 def files(columns: list[str], folder: str, monitored: bool = False) -> FileSource:
@@ -82,7 +46,7 @@ def select(env: StreamExecutionEnvironment, **source: Any) -> None:
     """SELECT, WHERE with arithmetic."""
     events = env.from_source(files(["user_n", "amount", "qty"], **source), WatermarkStrategy.no_watermarks(), "events")
     wanted = events.filter(lambda event: event[1] > 20 and event[2] < 90)
-    wanted.map(lambda event: (event[0], event[1] * 1.19 + event[2], event[2] * 2)).sink_to(NothingSink())
+    wanted.map(lambda event: (event[0], event[1] * 1.19 + event[2], event[2] * 2)).sink_to(BlackholeSink())
 
 
 class EventTime(TimestampAssigner):
@@ -156,4 +120,4 @@ def tumble(env: StreamExecutionEnvironment, key: str, prints: bool = False, **so
     if prints:
         results.print()
         return
-    results.sink_to(NothingSink())
+    results.sink_to(BlackholeSink())

@@ -1,5 +1,6 @@
 """The sinks whose records come back to the driver's process: ``execute_and_collect`` hands them to a callback, and
-``print()`` writes one line per record to the standard output, with the prefixes of Flink's ``PrintSinkOutputWriter``.
+``print()`` writes one line per record to the standard output, with the prefixes of Flink's ``PrintSinkOutputWriter``;
+and the one that drops them.
 """
 
 from __future__ import annotations
@@ -216,3 +217,31 @@ def _write(stream: TextIO, text: str) -> None:
     except UnicodeEncodeError:
         encoding = stream.encoding or "utf-8"
         stream.write(text.encode(encoding, "replace").decode(encoding))
+
+
+class BlackholeSink(WriterSink):
+    """Drops all records, and counts them."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    reads_timestamps = False
+
+    def create_writer(self) -> SinkWriter:
+        return _Counter()
+
+    def create_committer(self) -> Committer:
+        return _Counter()
+
+
+class _Counter(SinkWriter, Committer):
+    count = 0
+
+    def write(self, values: Any, timestamps: list[int] | None) -> list[Any]:
+        self.count += len(values)
+        return []
+
+    def prepare_commit(self) -> list[Any]:
+        count, self.count = self.count, 0
+        return [count] if count else []
+
+    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
+        return sum(map(sum, committables))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -28,9 +28,9 @@ from flinkish.connectors.file_system.columns import ColumnFileSource
 from flinkish.connectors.jdbc.database import Dialect, parse_url
 from flinkish.connectors.jdbc.statement import insert_of
 from flinkish.connectors.kafka.columns import ColumnKafkaSource, KafkaColumns
-from flinkish.connectors.results import PrintSink
+from flinkish.connectors.results import BlackholeSink, PrintSink
 from flinkish.core.last_changes import LastChangeSink
-from flinkish.core.sink import CommitContext, Committer, Guarantee, Sink, SinkWriter, WriterSink
+from flinkish.core.sink import Sink, SinkWriter, WriterSink
 from flinkish.core.source import Source
 from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.datastream.connectors import file_system, jdbc, kafka
@@ -454,34 +454,6 @@ def printed(kind: LogicalType) -> TypeInformation:
     of = LocalTimeTypeInfo.TimeType
     local = {"DATE": of.LOCAL_DATE, "TIME": of.LOCAL_TIME, "TIMESTAMP": of.LOCAL_DATE_TIME}
     return LocalTimeTypeInfo(local[kind.root]) if kind.root in local else kind.info
-
-
-class BlackholeSink(WriterSink):
-    """Drops all rows, and counts them."""
-
-    guarantee = Guarantee.EXACTLY_ONCE
-    reads_timestamps = False
-
-    def create_writer(self) -> SinkWriter:
-        return _Counter()
-
-    def create_committer(self) -> Committer:
-        return _Counter()
-
-
-class _Counter(SinkWriter, Committer):
-    count = 0
-
-    def write(self, values: Any, timestamps: list[int] | None) -> list[Any]:
-        self.count += len(values)
-        return []
-
-    def prepare_commit(self) -> list[Any]:
-        count, self.count = self.count, 0
-        return [count] if count else []
-
-    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
-        return sum(map(sum, committables))
 
 
 def blackhole_sink(table: DeclaredTable, zone: str) -> SinkPlan:

@@ -18,10 +18,18 @@ from pyspark.sql import SparkSession
 from flinkish.runtime.phases import Phase
 from flinkish.table import DataTypes, StreamTableEnvironment
 from flinkish.table.udf import udf
-from flinkish.testing import ProgramTestHarness, SimulatedCrash
+from flinkish.testing import ProgramTestHarness
 from tests.integration.engine.collecting import environment
 from tests.support.kafka_broker import KafkaBroker
-from tests.unit.table.test_exactly_once_tables import ENDS, GROUPS, VALUES, WINDOWS, groups, program, windows
+from tests.unit.table.test_exactly_once_tables import (
+    GROUPS,
+    VALUES,
+    WINDOWS,
+    groups,
+    program,
+    run_with_crashes,
+    windows,
+)
 
 _numbers = count()
 UPSERT = """CREATE TABLE results (k STRING, total BIGINT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH (
@@ -49,17 +57,7 @@ def test_a_topic_gets_each_result_once_although_every_epoch_fails_at_a_phase(
     kafka.create_topic(topic)
     options = f"'topic' = '{topic}', 'properties.bootstrap.servers' = '{kafka.bootstrap_servers}'"
     declaration = (UPSERT if keyed else APPEND).replace("{kafka}", options).replace("{topic}", topic)
-    harness = ProgramTestHarness(program(tmp_path, declaration, GROUPS if keyed else WINDOWS))
-    for epoch in range(len(ENDS) + 1):
-        harness.crash_at(phase, epoch=epoch)
-    crashes = 0
-    while not harness.finished:
-        try:
-            harness.run_epoch()
-        except SimulatedCrash:
-            crashes += 1
-    harness.close()
-    assert crashes > 0
+    run_with_crashes(ProgramTestHarness(program(tmp_path, declaration, GROUPS if keyed else WINDOWS)), phase)
     assert written(kafka, topic, keyed) == (groups() if keyed else windows())
 
 

@@ -45,6 +45,20 @@ def source() -> TestingSource:
     return TestingSource(*elements, End(), type_info=ROW)
 
 
+def run_with_crashes(harness: ProgramTestHarness, phase: Phase) -> None:
+    """Run a program to its end, with a crash at this phase of each epoch."""
+    for epoch in range(len(ENDS) + 1):
+        harness.crash_at(phase, epoch=epoch)
+    crashes = 0
+    while not harness.finished:
+        try:
+            harness.run_epoch()
+        except SimulatedCrash:
+            crashes += 1
+    harness.close()
+    assert crashes > 0
+
+
 def program(folder: Path, declaration: str, query: str) -> StreamExecutionEnvironment:
     env = new_environment(2)
     t_env = StreamTableEnvironment.create(env)
@@ -102,15 +116,5 @@ def test_a_result_is_written_once_although_every_epoch_fails_at_a_phase(
     declaration, query, found, wanted = CASES[case]
     with closing(sqlite3.connect(tmp_path / "db")) as database:
         database.execute("CREATE TABLE results (k TEXT PRIMARY KEY, total INTEGER, n INTEGER)")
-    harness = ProgramTestHarness(program(tmp_path, declaration, query))
-    for epoch in range(len(ENDS) + 1):
-        harness.crash_at(phase, epoch=epoch)
-    crashes = 0
-    while not harness.finished:
-        try:
-            harness.run_epoch()
-        except SimulatedCrash:
-            crashes += 1
-    harness.close()
-    assert crashes > 0
+    run_with_crashes(ProgramTestHarness(program(tmp_path, declaration, query)), phase)
     assert found(tmp_path) == wanted()
