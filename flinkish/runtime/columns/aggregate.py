@@ -18,7 +18,15 @@ import pyarrow.compute as pc
 
 from flinkish.core.column_batch import ColumnBatch
 from flinkish.runtime.columns.calls import Accumulators
-from flinkish.runtime.columns.column_table import FILED, STORED, UNFILED, ColumnOperator, ColumnTable, KeptRows, picked
+from flinkish.runtime.columns.column_table import (
+    FILED,
+    STORED,
+    UNFILED,
+    ColumnOperator,
+    ColumnTable,
+    RowsOfNamespace,
+    picked,
+)
 from flinkish.runtime.columns.described import AggregateCall
 from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, columns_of_keys, first_rows, grown
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
@@ -88,7 +96,7 @@ class AggregateOperator(ColumnOperator):
         self.types = [factory.schema.field(name).type for name in factory.keys]
         self._ids = KeyIds(self.types)
         self._held = Accumulators(factory.calls, factory.schema, factory.retracting)
-        self._rows = KeptRows(VOID_NAMESPACE, self._ids, self._held)
+        self._rows = RowsOfNamespace(VOID_NAMESPACE, self._ids, self._held)
         #: whether the state of a key was read; whether there is a row of it; whether it was used since the last release
         self._known, self._live, self._used = (np.zeros(ROOM, bool) for _ in range(3))
         #: when its row was written
@@ -137,7 +145,7 @@ class AggregateOperator(ColumnOperator):
         self._load(slots[at], values, filed.times[at].tolist(), STORED | FILED)
 
     @property
-    def kept(self) -> Iterable[KeptRows]:
+    def kept(self) -> Iterable[RowsOfNamespace]:
         return (self._rows,)
 
     # ------------------------------------------------------------------------------------------------ rows

@@ -63,7 +63,7 @@ class AggregatesTypeInfo(RowTypeInfo):
         return lambda values: list(map(self._convert, values))
 
 
-class KeptRows:
+class RowsOfNamespace:
     """Rows of a namespace in memory. The slot of a row is the id of its key.
 
     Args:
@@ -116,18 +116,18 @@ class KeptRows:
         return self.ids.nbytes + self.held.nbytes + len(self.marks)
 
 
-class Gone(NamedTuple):
+class RemovedRows(NamedTuple):
     """Rows that were removed together: the namespace of each, or the one of all, their keys, and their marks."""
 
     namespaces: list[Any]
     keys: list[pa.Array]
     marks: _Marks
 
-    def marked(self, marks: int) -> Gone:
+    def marked(self, marks: int) -> RemovedRows:
         """Those that have all of these marks."""
         at = np.flatnonzero(self.marks & marks == marks)
         namespaces = self.namespaces if len(self.namespaces) < 2 else [self.namespaces[place] for place in at.tolist()]
-        return Gone(namespaces, [key.take(pa.array(at)) for key in self.keys], self.marks[at])
+        return RemovedRows(namespaces, [key.take(pa.array(at)) for key in self.keys], self.marks[at])
 
 
 class Filed(NamedTuple):
@@ -174,7 +174,7 @@ class ColumnOperator(StreamOperator):
 
     @property
     @abstractmethod
-    def kept(self) -> Iterable[KeptRows]:
+    def kept(self) -> Iterable[RowsOfNamespace]:
         """All rows in memory."""
 
     @property
@@ -211,7 +211,7 @@ class ColumnTable(StateTable):
             self.times = _Times(self)
         self.backend.partitioned_state(descriptor)
         #: the rows that were removed with all of their namespace, as far as that is to be stored
-        self._gone: list[Gone] = []
+        self._gone: list[RemovedRows] = []
         #: marks of rows that cannot leave the memory
         self.pinned = UNFILED | CHANGED if self.backend.recording else UNFILED
         #: the fields of rows that were read, in their order
@@ -346,7 +346,7 @@ class ColumnTable(StateTable):
     def drop(self, namespaces: list[Any], keys: list[pa.Array], marks: _Marks) -> None:
         """Note that rows are no more, which were stored and which the operator forgets."""
         if len(marks):
-            self._gone.append(Gone(namespaces, keys, marks | np.uint8(UNFILED | CHANGED)))
+            self._gone.append(RemovedRows(namespaces, keys, marks | np.uint8(UNFILED | CHANGED)))
 
     @property
     def changed(self) -> bool:
@@ -367,14 +367,14 @@ class ColumnTable(StateTable):
                 if table is not None:
                     yield ColumnChanges(uid, table.name, gone.namespaces, None, gone.keys, [], len(gone.marks))
 
-    def _removed(self, marks: int) -> Iterator[Gone]:
+    def _removed(self, marks: int) -> Iterator[RemovedRows]:
         """The rows that were removed and have all of these marks."""
         of_kept = []
         for rows in self._operator.kept:
             if rows.live is not None:
                 slots = rows.marked(UNFILED | CHANGED)
                 slots = slots[~rows.live[slots]]
-                of_kept.append(Gone(rows.namespaces(slots), rows.keys(slots), rows.marks[slots]))
+                of_kept.append(RemovedRows(rows.namespaces(slots), rows.keys(slots), rows.marks[slots]))
         return (found for gone in (*of_kept, *self._gone) if len((found := gone.marked(marks)).marks))
 
     @staticmethod
@@ -416,7 +416,7 @@ class ColumnTable(StateTable):
                 state.removed.setdefault(namespace, []).append(key)
         return state if state.present or state.removed else None
 
-    def _in_python(self, rows: KeptRows, slots: Ints) -> dict[Hashable, OfNamespace]:
+    def _in_python(self, rows: RowsOfNamespace, slots: Ints) -> dict[Hashable, OfNamespace]:
         """Rows in Python's form, by namespace."""
         if not len(slots):
             return {}

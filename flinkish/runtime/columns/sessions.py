@@ -18,7 +18,7 @@ import pyarrow as pa
 from flinkish.core.column_batch import ColumnBatch
 from flinkish.core.time import TimeDomain
 from flinkish.runtime.columns.calls import Accumulators
-from flinkish.runtime.columns.column_table import CHANGED, FILED, STORED, UNFILED, KeptRows, picked
+from flinkish.runtime.columns.column_table import CHANGED, FILED, STORED, UNFILED, RowsOfNamespace, picked
 from flinkish.runtime.columns.described import AggregateCall, WindowAssigner
 from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, columns_of_keys
 from flinkish.runtime.columns.window_times import WindowTimes
@@ -40,7 +40,7 @@ class Session:
         self.into: Session | None = None
 
 
-class Sessions(KeptRows):
+class Sessions(RowsOfNamespace):
     """The aggregates of sessions, each of which has a slot of its own, and its bounds as the namespace."""
 
     def __init__(self, ids: KeyIds, held: Accumulators) -> None:
@@ -82,7 +82,7 @@ class SessionOperator(WindowedOperator):
         self._woken_ms: int | None = None
 
     @property
-    def kept(self) -> Iterable[KeptRows]:
+    def kept(self) -> Iterable[RowsOfNamespace]:
         return (self._rows,)
 
     def bring(self) -> None:

@@ -22,7 +22,7 @@ from flinkish.core.column_batch import ColumnBatch
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.runtime.columns.aggregate import names_of, signs_of
 from flinkish.runtime.columns.calls import Accumulators
-from flinkish.runtime.columns.column_table import FILED, STORED, ColumnOperator, ColumnTable, KeptRows
+from flinkish.runtime.columns.column_table import FILED, STORED, ColumnOperator, ColumnTable, RowsOfNamespace
 from flinkish.runtime.columns.described import AggregateCall, WindowAssigner
 from flinkish.runtime.columns.keys import ROOM, Ints, KeyIds, SomeKeys, columns_of_keys
 from flinkish.runtime.columns.window_times import Slices, WindowTimes
@@ -61,7 +61,7 @@ class WindowFactory(OperatorFactoryBase):
         return SliceOperator(self.keys, self.calls, self.schema, self.window)
 
 
-class Slice(KeptRows):
+class Slice(RowsOfNamespace):
     """The aggregates of the keys of a slice, which are in memory or in files, all of them."""
 
     def __init__(
@@ -155,7 +155,7 @@ class SliceOperator(WindowedOperator):
         self._turn = 0
 
     @property
-    def kept(self) -> Iterable[KeptRows]:
+    def kept(self) -> Iterable[RowsOfNamespace]:
         return self.open_slices.values()
 
     def bring(self) -> None:
