@@ -12,15 +12,19 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from flinkish.checkpoint.compatibility import read_states, write_states
 from flinkish.checkpoint.manifest import ENDED, CheckpointDirectory, Manifest, Savepoint
+from flinkish.core.source import SourcePosition, SplitSource
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import Restored, RestoredByFallback
+from flinkish.jobdir.layout import EventTimes, Restored, RestoredByFallback
 from flinkish.jobmanager.job.description import RestoreDescription
 from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.runtime.exchange.gate import by_edge, origin_name, split_of, unknown_origin
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import SystemClock
 from flinkish.storage.files import child_names, delete_directory, delete_file
@@ -63,21 +67,23 @@ def remember_restored(
     job: JobDescriptor,
     claim_mode: str,
     savepoint: Savepoint,
-    watermarks: dict[str, int],
+    times: EventTimes,
     rows: str,
 ) -> Restored:
     """Remember that a job begins with a savepoint, and the states that the savepoint declares; returns what
     `read_restored` will return.
 
     Args:
-        watermarks: uid of a vertex' head operator -> the watermark that the vertex begins with.
+        times: how far event time is.
         rows: the name of the directory of the rows for the first epoch.
     """
     uids = {descriptor.uid for vertex in job.vertices for descriptor in vertex.operators}
     known = {(state.uid, state.name): state for state in (*savepoint.manifest.states, *read_states(directory))}
     write_states(directory, tuple(state for state in known.values() if state.uid in uids))
     sources, now_ms = savepoint.manifest.sources, SystemClock().now_ms()
-    remembered = Restored(savepoint.given, savepoint.path, rows, claim_mode, sources, watermarks, now_ms)
+    remembered = Restored(
+        savepoint.given, savepoint.path, rows, claim_mode, sources, times.watermarks, now_ms, splits=times.splits
+    )
     directory.write(remembered)
     return remembered
 
@@ -95,11 +101,41 @@ def describe_restored(remembered: Restored | None) -> RestoreDescription | None:
     return RestoreDescription(number, remembered.time_ms or 0, path, is_savepoint=not number)
 
 
-def restored_watermarks(job: JobDescriptor, remembered: Restored | None) -> dict[int, int]:
-    """Vertex id -> the watermark that its subtasks begin with, if the job's query has begun with a savepoint or
-    checkpoint. ``remembered``: what `read_restored` returns."""
-    watermarks = {} if remembered is None else remembered.watermarks
-    return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}
+def with_restored_times(job: JobDescriptor, remembered: Restored | None) -> JobDescriptor:
+    """The job with the event time that its query has begun with. ``remembered``: what `read_restored` returns; None:
+    it has begun with no savepoint or checkpoint."""
+    if remembered is None:
+        return job
+    return with_event_times(job, EventTimes(remembered.watermarks, remembered.splits), remembered.sources)
+
+
+def with_event_times(job: JobDescriptor, times: EventTimes, positions: Mapping[str, str]) -> JobDescriptor:
+    """The job, whose tasks begin with these event times, and know the splits that hold them back: those that are still
+    to be read according to the positions of the sources (uid -> position), each from where it was."""
+    told: dict[tuple[str, str], dict[str, int]] = {}
+    for uid, source, split, watermark_ms in times.splits:
+        told.setdefault((uid, source), {})[split] = watermark_ms
+    origins: dict[int, dict[str, tuple[int, int]]] = {}
+    for vertex, described in ((one, described) for one in job.vertices for described in one.inputs):
+        upstream = job.vertex(described.vertex)
+        position = positions.get(upstream.head.uid)
+        if position is None or upstream.one_stream:
+            continue
+        of_splits = told.get((vertex.head.uid, upstream.head.uid), {})
+        if isinstance(upstream.source, SplitSource):
+            progress = SourcePosition.decode(position, f"source uid {upstream.head.uid}")
+            going = {split for split, *_ in progress.splits}
+            of_splits = {split: watermark_ms for split, watermark_ms in of_splits.items() if split in going}
+            declared = {split_of(origin) for origin in described.declared_origins}
+            of_splits |= {split: MAX_WATERMARK_MS for split in progress.ended if split in declared}
+        # behind them others may come
+        names = [*(origin_name(upstream.id, split) for split in of_splits), unknown_origin(upstream.id)]
+        found = zip(names, [*of_splits.values(), MIN_TIMESTAMP_MS])
+        origins.setdefault(vertex.id, {}).update(
+            (by_edge(name, described.edge), (described.input_index, watermark_ms)) for name, watermark_ms in found
+        )
+    watermarks = {one.id: times.watermarks[one.head.uid] for one in job.vertices if one.head.uid in times.watermarks}
+    return replace(job, restored_watermarks=watermarks, restored_origins=origins)
 
 
 def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> str | None:

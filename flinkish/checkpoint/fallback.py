@@ -175,7 +175,7 @@ class QueryFallback:
         target = self.directory.fallback_rows(first_epoch)
         opened = Savepoint.open(checkpoint.path)
         manifest = opened.manifest
-        report, watermarks = take_over(self.spark, program, self.settings, opened, target)
+        report, times = take_over(self.spark, program, self.settings, opened, target)
         if not report.compatible:
             delete_directory(target)
             raise FinalOperationError("; ".join(report.problems), hint="; ".join(report.hints))
@@ -187,9 +187,10 @@ class QueryFallback:
             posixpath.basename(target),
             before.claim_mode,
             manifest.sources,
-            {**manifest.watermarks, **watermarks},
+            {**manifest.watermarks, **times.watermarks},
             SystemClock().now_ms(),
             checkpoint=checkpoint.path,
+            splits=times.splits,
         )
         self.directory.write(restored, first_epoch)
         if manifest.accumulators is not None:

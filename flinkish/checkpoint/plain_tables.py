@@ -43,6 +43,7 @@ from flinkish.checkpoint.rows import (
 from flinkish.delta.check import check_log
 from flinkish.delta.log import DeltaLog
 from flinkish.errors import FlinkishError, OperationError
+from flinkish.jobdir.layout import EventTimes
 from flinkish.minicluster import StateStore
 from flinkish.runtime.exchange.hashes import row_hashes
 from flinkish.runtime.job.deployment import JobDescriptor
@@ -171,7 +172,7 @@ class TakenIn:
 
     report: CompatibilityReport
     rows: list[Row]
-    watermarks: dict[str, int]
+    times: EventTimes
 
 
 #: Is told how many parts of a savepoint are read, and of how many. What it raises ends the reading.
@@ -257,7 +258,7 @@ def take_in(
             buffers.extend(state_buffers(job, saved.uid, reader.read_columns(saved)))
     outline = outline_of(job, (one.uid for one in coordinated_sources(job)))
     report = compare(savepoint, edited, reader.found.values(), positions, outline, program, allow_non_restored_state)
-    return TakenIn(report, buffers, found.lowest_watermarks())
+    return TakenIn(report, buffers, found.event_times())
 
 
 def _counted(rows: _Hashed, found: FoundRows) -> Iterator[SavepointColumns]:

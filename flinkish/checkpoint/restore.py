@@ -41,7 +41,7 @@ from flinkish.core.source import Source
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import ROWS_NAME, Restored
+from flinkish.jobdir.layout import ROWS_NAME, EventTimes, Restored
 from flinkish.jobmanager.job.settings import DriverSettings, driver_settings, job_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
@@ -97,13 +97,13 @@ def _restore(
 ) -> Restored:
     opened = Savepoint.open(savepoint)
     with described_jobs(spark, f"{program.job.name}: restore from {savepoint}"):
-        report, watermarks = take_over(spark, program, settings, opened, directory.restore_rows)
+        report, times = take_over(spark, program, settings, opened, directory.restore_rows)
     if not report.compatible:
         delete_directory(directory.restore_rows)
         raise incompatible(report, program.job)
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
     rows = posixpath.basename(directory.restore_rows)
-    remembered = remember_restored(directory, program.job, settings.claim_mode, opened, watermarks, rows)
+    remembered = remember_restored(directory, program.job, settings.claim_mode, opened, times, rows)
     passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
     return remembered
 
@@ -115,12 +115,12 @@ def take_over(
     savepoint: Savepoint,
     target: str | None,
     declared: ProgramStates | None = None,
-) -> tuple[CompatibilityReport, dict[str, int]]:
+) -> tuple[CompatibilityReport, EventTimes]:
     """Compare a savepoint with a program and, if ``target`` is given, write the rows for the first epoch below it.
     ``declared``: the states that the program declares; None: they are found out.
 
     Returns:
-        The report of the comparison, and the uid of each vertex's head -> the watermark that the vertex begins with.
+        The report of the comparison, and how far event time is.
 
     Raises:
         SavepointError: the savepoint cannot be read, or its table does not hold what was written.
@@ -137,8 +137,8 @@ def take_over(
         found = conversion.found(session, table, target, manifest.epoch is not None and not edited)
         if counted:
             check_contents(savepoint, found.state_contents())
-        watermarks = found.lowest_watermarks()
-    return conversion.report(savepoint.given, edited, found, manifest.sources, settings), watermarks
+        times = found.event_times()
+    return conversion.report(savepoint.given, edited, found, manifest.sources, settings), times
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def take_over_own(
     own: OwnState,
     target: str | None,
     declared: ProgramStates,
-) -> tuple[CompatibilityReport, dict[str, int]]:
+) -> tuple[CompatibilityReport, EventTimes]:
     """The same as `take_over`, of the job's own state.
 
     Raises:
@@ -173,7 +173,7 @@ def take_over_own(
     except Exception as error:
         raise translate(error, where, conversion.deployment.secret) from error
     report = conversion.report(own.shown, False, found, own.sources, settings)
-    return replace(report, own_state=True), found.lowest_watermarks()
+    return replace(report, own_state=True), found.event_times()
 
 
 def declared_states(spark: Any, program: RestoredProgram, where: str) -> ProgramStates:

@@ -22,6 +22,7 @@ from flinkish.delta.actions import new_table
 from flinkish.delta.check import check_log
 from flinkish.delta.log import DeltaLog
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
+from flinkish.jobdir.layout import EventTimes, SplitWatermark
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import Row
 from flinkish.runtime.state.saved.restore import state_buffers
@@ -29,6 +30,7 @@ from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow, w
 from flinkish.runtime.state.saved.values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK
 from flinkish.runtime.stored.pickles import dumps, loads
+from flinkish.runtime.stored.texts import from_text
 from flinkish.spark.changelog import with_changes
 from flinkish.spark.data_files import ROW_SCHEMA, VERIFY_PAGES, DataFile, append_of, to_arrow
 from flinkish.spark.failures import tells_of_bad_table, translate
@@ -263,14 +265,15 @@ class FoundRows:
     states: list[StoredState] = field(default_factory=list)
     #: (uid, state, kind) -> (number of rows, sum of their hashes); includes bad rows and watermarks
     contents: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
-    #: (uid, text of a watermark)
-    watermarks: set[tuple[str, str]] = field(default_factory=set)
+    #: (uid, text of the uid of a source, text of a subtask or split, text of a watermark)
+    watermarks: set[tuple[str, str, str, str]] = field(default_factory=set)
 
     def add(self, saved: SavepointColumns, hashes: list[int]) -> None:
         """Count rows of one state, given with the hash of each."""
         self._count((str(saved.uid), str(saved.state), str(saved.kind)), len(hashes), sum(hashes))
         if saved.kind == WATERMARK:
-            self.watermarks.update((saved.uid, text) for text in saved.values)
+            texts = zip(saved.namespaces, saved.keys, saved.values)
+            self.watermarks.update((saved.uid, source or "null", key, text) for source, key, text in texts)
 
     def _count(self, state: tuple[str, str, str], rows: int, digest: int) -> None:
         before = self.contents.get(state, (0, 0))
@@ -295,13 +298,18 @@ class FoundRows:
             sorted(StateContents(*entry, rows, str(digest)) for entry, (rows, digest) in self.contents.items())
         )
 
-    def lowest_watermarks(self) -> dict[str, int]:
-        """The uid of each vertex's head -> the lowest watermark of its subtasks."""
+    def event_times(self) -> EventTimes:
+        """How far event time is."""
         lowest: dict[str, int] = {}
-        for uid, text in sorted(self.watermarks):
-            watermark_ms = watermark_of(text, f"savepoint row of uid {uid}, {WATERMARK}")
-            lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
-        return lowest
+        splits: list[SplitWatermark] = []
+        for uid, source_text, key, text in sorted(self.watermarks):
+            where = f"savepoint row of uid {uid}, {WATERMARK}"
+            watermark_ms = watermark_of(text, where)
+            if (source := from_text(source_text, where)) is None:
+                lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
+            else:
+                splits.append((uid, str(source), str(from_text(key, where)), watermark_ms))
+        return EventTimes(lowest, tuple(splits))
 
     def encode(self) -> bytes:
         """The findings as bytes, for the row in which they leave the task."""

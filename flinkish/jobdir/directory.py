@@ -54,7 +54,7 @@ from flinkish.jobdir.layout import (
 )
 from flinkish.jobdir.structure import describe_program, describe_structure, differences_between, lost_operators
 from flinkish.runtime.job.deployment import JobDescriptor
-from flinkish.runtime.job.report import STATE_FORMAT_VERSION
+from flinkish.runtime.job.report import OLDEST_STATE_FORMAT, STATE_FORMAT_VERSION
 from flinkish.storage.paths import NameForm, absolute, check_private, is_local, make_private
 from flinkish.storage.stored_file import StoredFile
 from flinkish.storage.stores import job_directory_error, storage_of
@@ -327,12 +327,12 @@ class JobDirectory:
         if before is None:
             return None
         state_format = before.state_format
-        if state_format != STATE_FORMAT_VERSION:
+        if state_format not in range(OLDEST_STATE_FORMAT, STATE_FORMAT_VERSION + 1):
             raise IncompatibleJobError(
                 f"the state in this job directory has format version {state_format}"
                 + (", which may hold code" if state_format == 1 else ""),
                 where=f"job '{job.name}', directory {self.path}",
-                expected=f"format version {STATE_FORMAT_VERSION}",
+                expected=f"format version {OLDEST_STATE_FORMAT} to {STATE_FORMAT_VERSION}",
                 hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
             )
         self._check_engine(job, before.structure.partitions, partitions)

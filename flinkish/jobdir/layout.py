@@ -7,7 +7,7 @@ import this module, so it imports nothing that runs jobs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.storage.paths import FileKind, NameForm
@@ -204,6 +204,18 @@ class Origin:
     keyed_state: Annotated[str, KEYED_STATE_NAME]
 
 
+#: (uid of a vertex' head operator, uid of a source, split, watermark): what a split has told a vertex
+SplitWatermark = tuple[str, str, str, int]
+
+
+class EventTimes(NamedTuple):
+    """How far event time is in the rows of a savepoint."""
+
+    #: uid of a vertex' head operator -> the lowest watermark of its subtasks, with which the vertex begins
+    watermarks: dict[str, int]
+    splits: tuple[SplitWatermark, ...] = ()
+
+
 @dataclass(frozen=True)
 class Restored(StoredFile):
     """The savepoint that the job has begun with."""
@@ -230,6 +242,8 @@ class Restored(StoredFile):
     upgraded_from: Origin | None = optional(None)
     #: whether there was state to begin with
     state: bool = optional(True)
+    #: what the splits of the sources had told
+    splits: tuple[SplitWatermark, ...] = optional(())
 
 
 @dataclass(frozen=True)

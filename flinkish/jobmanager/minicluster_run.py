@@ -23,8 +23,8 @@ from flinkish.checkpoint.claim import (
     describe_restored,
     read_restored,
     remember_restored,
-    restored_watermarks,
     subsume_claimed,
+    with_restored_times,
 )
 from flinkish.checkpoint.compatibility import CompatibilityReport, incompatible, read_states
 from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
@@ -159,9 +159,8 @@ def prepare(
     began: dict[str, str] = {} if remembered is None else remembered.sources
     store.positions = {uid: decode_position(began[uid], uid, store.segments) for uid in uids if uid in began}
     job = replace(
-        job,
+        with_restored_times(job, remembered),
         restored=remembered is not None,
-        restored_watermarks=restored_watermarks(job, remembered),
         settings=replace(job.settings, given_up=directory.given_up()),
     )
     return Prepared(job, store, began, describe_restored(remembered))
@@ -200,7 +199,7 @@ def _restore(
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
     store.restored = taken.rows
     # the rows are only in memory: until the first epoch is prepared, the next start restores the savepoint again
-    found = remember_restored(directory, job, settings.claim_mode, opened, taken.watermarks, rows="restore")
+    found = remember_restored(directory, job, settings.claim_mode, opened, taken.times, rows="restore")
     passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
     return found
 

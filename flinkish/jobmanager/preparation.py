@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flinkish.checkpoint.claim import read_restored, restored_watermarks
+from flinkish.checkpoint.claim import read_restored, with_restored_times
 from flinkish.checkpoint.fallback import QueryFallback
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
@@ -76,9 +76,8 @@ class Preparation:
             directory.remember_structure(job, partitions_of(job))
         job = replace(job, settings=replace(job.settings, given_up=directory.given_up()))
         remembered = read_restored(directory)
-        watermarks = restored_watermarks(job, remembered)
         restored = remembered is not None and remembered.state
-        return AttemptPlan(replace(job, restored_watermarks=watermarks, restored=restored), sources, base)
+        return AttemptPlan(replace(with_restored_times(job, remembered), restored=restored), sources, base)
 
     def _program(self, job: JobDescriptor, sources: dict[int, Source]) -> RestoredProgram:
         return RestoredProgram(job, sources, self._generator.migrations())

@@ -212,12 +212,12 @@ class Upgrade:
         if origin is None and path:
             # the query has begun with it and committed nothing
             opened = Savepoint.open(path)
-            report, watermarks = take_over(self.spark, self.program, self.settings, opened, target, self._declared)
+            report, times = take_over(self.spark, self.program, self.settings, opened, target, self._declared)
             sources = opened.manifest.sources
         else:
             states = read_states(self.directory)
             own = OwnState(self._shown(origin), lambda session: self._rows(session, origin), states, sources)
-            report, watermarks = take_over_own(self.spark, self.program, self.settings, own, target, self._declared)
+            report, times = take_over_own(self.spark, self.program, self.settings, own, target, self._declared)
         whence = before or Restored()
         restored = RestoredByFallback(
             whence.savepoint,
@@ -225,13 +225,14 @@ class Upgrade:
             posixpath.basename(self.directory.fallback_rows(step.first_epoch)),
             whence.claim_mode,
             dict(sources),
-            watermarks,
+            times.watermarks,
             whence.time_ms,
             # as long as its own state is that of the checkpoint
             checkpoint=whence.checkpoint if origin is None else "",
             upgraded=True,
             upgraded_from=origin,
             state=origin is not None or bool(path),
+            splits=times.splits,
         )
         return report, restored
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from flinkish.checkpoint.claim import with_event_times
 from flinkish.checkpoint.compatibility import incompatible
 from flinkish.checkpoint.plain_tables import positions_in, rows_in, take_in
 from flinkish.common.configuration import Configuration
@@ -109,15 +110,7 @@ def restore_savepoint(
         for one in coordinated_sources(job)
         if one.uid in savepoint.positions
     }
-    return replace(
-        job,
-        restored=True,
-        restored_watermarks={
-            vertex.id: taken.watermarks[vertex.head.uid]
-            for vertex in job.vertices
-            if vertex.head.uid in taken.watermarks
-        },
-    )
+    return replace(with_event_times(job, taken.times, savepoint.positions), restored=True)
 
 
 #: The phases that an epoch passes when it runs in one process, in this order.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from flinkish.checkpoint.claim import read_restored, restored_watermarks
+from flinkish.checkpoint.claim import read_restored, with_restored_times
 from flinkish.common.arguments import abbreviated
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.types import Row, RowKind
@@ -298,12 +298,11 @@ class EpochReplay:
             job.settings, inline_state_bytes=_UNBOUNDED, managed_memory_bytes=_UNBOUNDED, changelog=False
         )
         return replace(
-            job,
+            with_restored_times(job, read_restored(directory)),
             vertices=tuple(_without_writers(vertex) for vertex in job.vertices),
             sinks=(),
             settings=settings,
             attempt=attempts - 1,
-            restored_watermarks=restored_watermarks(job, read_restored(directory)),
         )
 
     def run(self) -> None:

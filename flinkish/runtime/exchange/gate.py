@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,6 +102,17 @@ def is_whole_source(origin: str) -> bool:
     return _unit_of(origin) == WHOLE_SOURCE
 
 
+def split_of(origin: str) -> str | None:
+    """The split that an origin of a source is; None: it stands for others."""
+    unit = _unit_of(origin)
+    return None if unit == _UNKNOWN or unit.startswith(WHOLE_SOURCE) else unit
+
+
+def unknown_origin(vertex: int) -> str:
+    """The origin that stands for all that has not been heard of a source."""
+    return origin_name(vertex, _UNKNOWN)
+
+
 def _unit_of(origin: str) -> str:
     """The split or the subtask that an origin names; a split's name may be a path."""
     return origin.partition("/")[2]
@@ -172,7 +183,8 @@ class InputGate:
     """Consumes the inputs of one subtask in one epoch. An instance is used once: call `receive` with the buffers,
     iterate over `steps`, then read `progress`. ``subtask`` is the number of the subtask, which decides which origins
     can reach it; ``joined`` says which small batches are joined, and whether steps are joined to stretches;
-    ``group_watermarks_ms`` is what the property of that name was at the end of the last epoch."""
+    ``group_watermarks_ms`` and ``unaligned`` are what the properties of these names were at the end of the last
+    epoch."""
 
     def __init__(
         self,
@@ -184,6 +196,7 @@ class InputGate:
         subtask: int = 0,
         joined: Joined = CACHED,
         group_watermarks_ms: Mapping[Group, int] | None = None,
+        unaligned: Collection[str | Group] = (),
     ) -> None:
         self._joined = joined
         self._descriptors = {_edge_of(by_edge(origin_name(d.vertex, 0), d.edge)): d for d in descriptors}
@@ -193,11 +206,18 @@ class InputGate:
         self._inputs: dict[_Name, _Input] = {}
         self._ends: list[Buffer] = []
         self._idle = idle
+        self._unaligned = frozenset(unaligned)
         self._arrivals = SortedBuffers(())
         groups = _groups(self._descriptors)
         inputs = len({descriptor.valve_index for descriptor in descriptors})
         self.valve = (
-            WatermarkValves(watermark_ms, lambda name: groups[_edge_of(name[0])], inputs > 1, group_watermarks_ms)
+            WatermarkValves(
+                watermark_ms,
+                lambda name: groups[_edge_of(name[0])],
+                inputs > 1,
+                group_watermarks_ms,
+                self._unaligned,
+            )
             if any(groups.values())
             else WatermarkValve(watermark_ms)
         )
@@ -315,7 +335,7 @@ class InputGate:
             before = self._known.get(name[0])
             descriptor = self._descriptors.get(_edge_of(name[0]))
             idle = before is not None and self._is_idle(descriptor, before) and self._is_silent(entry)
-            self._add_to_valve(name, descriptor, entry.watermark_ms, idle, new=before is None)
+            self._add_to_valve(name, descriptor, entry.watermark_ms, idle)
         for origin, progress in self._known.items():
             if origin not in present:
                 descriptor = self._descriptors.get(_edge_of(origin))
@@ -358,11 +378,10 @@ class InputGate:
         descriptor: InputDescriptor | None,
         watermark_ms: int,
         idle: bool,
-        new: bool = False,
         awaited: bool = False,
     ) -> None:
-        always_aligned = descriptor is not None and descriptor.from_source
-        self.valve.add(name, watermark_ms, idle, new=new, always_aligned=always_aligned, awaited=awaited)
+        aligned, always = name[0] not in self._unaligned, descriptor is not None and descriptor.from_source
+        self.valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always, awaited=awaited)
 
     def _is_silent(self, entry: _Input) -> bool:
         """Whether nothing in the buffers of an input, including those not read yet, shows that it is active."""
@@ -470,6 +489,16 @@ class InputGate:
         """The watermark of each group of inputs that are combined before the others, to be remembered in the task's
         header."""
         return self.valve.watermarks_ms
+
+    @property
+    def unaligned(self) -> tuple[str | Group, ...]:
+        """The origins and groups that are idle, or have been and have not caught up since, to be remembered in the
+        task's header. That cannot be concluded from their watermarks: one that is behind may also be one that has said
+        nothing since the job was restored."""
+        unaligned, names = set(self.valve.unaligned), self.valve.names()
+        aligned = {origin for origin, part in names if (origin, part) not in unaligned}
+        origins = {origin for origin, _ in unaligned.intersection(names)} - aligned
+        return (*sorted(origins), *sorted(unaligned.difference(names), key=repr))
 
     def progress(self) -> dict[str, OriginProgress]:
         """The progress of each origin, to be remembered in the task's header: its watermark is the lowest one of its

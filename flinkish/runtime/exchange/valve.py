@@ -77,19 +77,19 @@ class WatermarkValve:
         watermark_ms: int = MIN_TIMESTAMP_MS,
         idle: bool = False,
         *,
-        new: bool = True,
+        aligned: bool = True,
         always_aligned: bool = False,
         awaited: bool = False,
     ) -> None:
-        """Add an input, or replace the one of that name. An input that is added late never makes the combined watermark
-        go back. ``new`` is False for an input that was known before: if it lags behind, it has been idle. ``awaited``:
-        it counts in nothing but the end, which does not come before its own."""
+        """Add an input, or replace the one of that name. One that is added behind the combined watermark does not make
+        it go back, but holds it back there. ``aligned`` is False for one that has been idle and has not caught up since.
+        ``awaited``: it counts in nothing but the end, which does not come before its own."""
         idle = idle or awaited
         before = self._inputs.get(name)
         if before is not None:
             self._unindex(before)
             before.aligned = False
-        aligned = always_aligned or not idle and (new or watermark_ms >= self.combined_ms)
+        aligned = always_aligned or not idle and (aligned or watermark_ms >= self.combined_ms)
         entry = _Input(watermark_ms, idle, aligned, always_aligned, awaited)
         self._inputs[name] = entry
         self._index(entry)
@@ -130,6 +130,12 @@ class WatermarkValve:
     def watermarks_ms(self) -> dict[Group, int]:
         """The combined watermarks of groups of inputs (`WatermarkValves`), of which there are none."""
         return {}
+
+    @property
+    def unaligned(self) -> list[Any]:
+        """The inputs that are idle, or have been and have not caught up since: the fact that ``add`` must be told when
+        the next epoch adds them again."""
+        return [name for name, one in self._inputs.items() if not (one.aligned or one.awaited or one.ended)]
 
     def names(self) -> list[Any]:
         """The names of all inputs."""
@@ -251,6 +257,7 @@ class WatermarkValves:
         group_of: the group of each input, by its name.
         connected: whether the groups right below the operator are inputs of ``connect``.
         known_ms: the combined watermarks of the groups that were known before (`watermarks_ms`).
+        unaligned: those of these groups that were not aligned (`unaligned`).
     """
 
     def __init__(
@@ -259,8 +266,10 @@ class WatermarkValves:
         group_of: Callable[[Any], Group],
         connected: bool,
         known_ms: Mapping[Group, int] | None = None,
+        unaligned: Collection[Any] = (),
     ) -> None:
         self._known_ms = known_ms or {}
+        self._unaligned = unaligned
         self._find_group = group_of
         self._group_of: dict[Hashable, Group] = {}
         self._connected = connected
@@ -273,7 +282,7 @@ class WatermarkValves:
         watermark_ms: int = MIN_TIMESTAMP_MS,
         idle: bool = False,
         *,
-        new: bool = True,
+        aligned: bool = True,
         always_aligned: bool = False,
         awaited: bool = False,
     ) -> None:
@@ -284,7 +293,7 @@ class WatermarkValves:
                 known_ms = self._known_ms.get(group[:length], MIN_TIMESTAMP_MS)
                 self._valves[group[:length]] = WatermarkValve(known_ms)
         valve = self._valves[group]
-        valve.add(name, watermark_ms, idle, new=new, always_aligned=always_aligned, awaited=awaited)
+        valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always_aligned, awaited=awaited)
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._group_of
@@ -303,6 +312,11 @@ class WatermarkValves:
     def watermarks_ms(self) -> dict[Group, int]:
         """The combined watermark of each group below the operator."""
         return {group: valve.combined_ms for group, valve in self._valves.items() if group}
+
+    @property
+    def unaligned(self) -> list[Any]:
+        """The inputs and the groups that are not aligned, as for a `WatermarkValve`."""
+        return [name for valve in self._valves.values() for name in valve.unaligned]
 
     def names(self) -> list[Any]:
         """The names of all inputs of all groups."""
@@ -362,9 +376,9 @@ class WatermarkValves:
             valve = self._valves[group]
             rose = valve.refresh()
             if group:
-                new, always_aligned = group not in self._known_ms, self._connected and len(group) == 1
+                aligned, always_aligned = group not in self._unaligned, self._connected and len(group) == 1
                 above = self._valves[group[:-1]]
-                above.add(group, valve.combined_ms, valve.idle, new=new, always_aligned=always_aligned)
+                above.add(group, valve.combined_ms, valve.idle, aligned=aligned, always_aligned=always_aligned)
         return rose
 
     def raise_to(self, watermark_ms: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.buffer import OriginProgress
+from flinkish.runtime.exchange.gate import split_of, vertex_of
 from flinkish.runtime.job.log import LogLine
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
@@ -176,8 +177,9 @@ class TaskReport:
 Row = tuple[int, int, bytes]
 
 
-#: Version of the stored form of header and body. It must be raised with every incompatible change.
-STATE_FORMAT_VERSION = 3
+#: Version of the stored form of header and body, and the oldest one that is read, whose headers do not say which inputs
+#: are unaligned. It must be raised with every incompatible change.
+STATE_FORMAT_VERSION, OLDEST_STATE_FORMAT = 4, 3
 
 
 #: How long an origin must have been silent before it counts as one that holds the watermark back, in ms.
@@ -227,6 +229,10 @@ class TaskHeader:
     origins: dict[str, OriginProgress] = field(default_factory=dict)
     #: the watermark of each input of ``connect``, and of each source that is united with other streams
     group_watermarks_ms: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    #: the origins and groups that are idle, or have been and have not caught up since (`InputGate.unaligned`)
+    unaligned: tuple[Any, ...] = ()
+    #: vertex -> uid, of the sources whose splits are origins; in the first subtask, since all hear the same of them
+    sources: dict[int, str] = field(default_factory=dict)
     #: processing time of the subtask's last epoch; it never goes back, even if the clock does
     processing_time_ms: int = 0
     #: operator uid -> what `OperatorChain.end` has saved: the value of `StreamOperator.save` and the output watermark
@@ -241,9 +247,20 @@ class TaskHeader:
     @staticmethod
     def decode(data: bytes, where: str = "", classes: ProgramClasses = NO_CLASSES) -> TaskHeader:
         """The inverse of `encode`."""
-        values = loads(data, STATE_FORMAT_VERSION, "the header of a subtask's state", where, classes)
+        version = OLDEST_STATE_FORMAT if data[1:2] == bytes([OLDEST_STATE_FORMAT]) else STATE_FORMAT_VERSION
+        values = loads(data, version, "the header of a subtask's state", where, classes)
         values["origins"] = {name: OriginProgress(*parts) for name, parts in values["origins"].items()}
         return TaskHeader(**values)
+
+    def split_watermarks(self) -> dict[tuple[str, str], int]:
+        """(uid of the source, split) -> the watermark that the split has told, over all edges from the source, of the
+        splits that go on; {} if none of them has told any."""
+        found: dict[tuple[str, str], int] = {}
+        for origin, progress in self.origins.items():
+            uid, split = self.sources.get(vertex_of(origin)), split_of(origin)
+            if uid is not None and split is not None and progress.watermark_ms < MAX_WATERMARK_MS:
+                found[uid, split] = min(progress.watermark_ms, found.get((uid, split), MAX_WATERMARK_MS))
+        return found if any(watermark_ms > MIN_TIMESTAMP_MS for watermark_ms in found.values()) else {}
 
     def with_changes(self, **changes: Any) -> TaskHeader:
         """A copy with some fields replaced."""

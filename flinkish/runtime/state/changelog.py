@@ -167,6 +167,11 @@ def watermark_change(uid: str, subtask: int, watermark_ms: int) -> Change:
     return Change(uid, WATERMARK, WATERMARK, None, subtask, None, (watermark_ms,) if told else ())
 
 
+def split_change(uid: str, source: str, split: str, watermark_ms: int | None) -> Change:
+    """The change that holds what a split of a source has told the vertex of an operator (`split_row`)."""
+    return Change(uid, WATERMARK, WATERMARK, source, split, None, () if watermark_ms is None else (watermark_ms,))
+
+
 def encode_changes(
     epoch: int, changes: Iterable[Change | ColumnChanges], classes: ProgramClasses = NO_CLASSES
 ) -> bytes:

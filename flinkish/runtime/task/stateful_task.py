@@ -40,7 +40,7 @@ from flinkish.runtime.job.log import enter
 from flinkish.runtime.job.operator import ERROR_BUDGET, OperatorListener
 from flinkish.runtime.job.report import LifecycleCall, TaskHeader, TaskReport, silent_origins
 from flinkish.runtime.state.backend import KeyedStateBackend
-from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
+from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, split_change, watermark_change
 from flinkish.runtime.state.column_changes import ColumnChanges
 from flinkish.runtime.state.files.references import delete_unneeded
 from flinkish.runtime.state.handles import NO_KEY
@@ -177,6 +177,8 @@ class StatefulTask(Task, TaskLife):
         self.epoch = -1
         #: the state changes of the running epoch, for the changelog
         self._changes: list[Change | ColumnChanges] = []
+        #: vertex -> uid of the sources whose splits are told in the savepoint, by one subtask for all
+        self._sources = {} if subtask else {one.id: one.head.uid for one in job.split_sources(vertex)}
         self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
 
     @property
@@ -199,6 +201,7 @@ class StatefulTask(Task, TaskLife):
             self.subtask,
             joined._replace(stretches=self.chain.process_stretch is not None),
             header.group_watermarks_ms,
+            header.unaligned,
         )
         self._share, self.records_in, self.epoch = _Share(header, load_body, stamp, gate), 0, stamp.epoch
 
@@ -412,6 +415,8 @@ class StatefulTask(Task, TaskLife):
             finished=finished,
             origins=share.gate.progress(),
             group_watermarks_ms=share.gate.group_watermarks_ms,
+            unaligned=share.gate.unaligned,
+            sources=self._sources,
             processing_time_ms=share.stamp.time_ms,
             saved=saved,
         )
@@ -427,6 +432,12 @@ class StatefulTask(Task, TaskLife):
         changes, self._changes = self._changes, []
         if result.header.watermark_ms != share.header.watermark_ms:
             changes.append(watermark_change(self.vertex.head.uid, self.subtask, result.header.watermark_ms))
+        before, after = share.header.split_watermarks(), result.header.split_watermarks()
+        changes += (
+            split_change(self.vertex.head.uid, uid, split, after.get((uid, split)))
+            for uid, split in sorted(before.keys() | after.keys())
+            if before.get((uid, split)) != after.get((uid, split))
+        )
         if changes:
             data = encode_changes(share.stamp.epoch, changes, self.job.classes)
             self._rows.append((CHANGELOG_VERTEX, self.subtask, data))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError, FlinkishError, InternalError, failures_of_user_code, message_of
 from flinkish.runtime.epoch.files import EpochFiles, TaskOutput
-from flinkish.runtime.exchange.buffer import Buffer
+from flinkish.runtime.exchange.buffer import Buffer, OriginProgress
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.failure import describe_failure
 from flinkish.runtime.job.operator import OperatorListener
@@ -116,7 +116,7 @@ class TaskManager:
     ) -> tuple[TaskResult | None, list[Row]]:
         """Run one task through an epoch. The result is None if the task has ended before and nothing is written."""
         task_id, descriptor = (vertex, subtask), self.job.vertex(vertex)
-        header = self._header(vertex, subtask, stored.header)
+        header = self._header(vertex, subtask, stored.header, stamp.time_ms)
         if header.finished:
             self._check_empty(header, buffers)
             return None, []
@@ -148,12 +148,15 @@ class TaskManager:
                 hint=_REPORT,
             )
 
-    def _header(self, vertex: int, subtask: int, data: bytes | None) -> TaskHeader:
-        """What the stored state of a task says of it; ``data`` is None for a task that begins."""
+    def _header(self, vertex: int, subtask: int, data: bytes | None, now_ms: int) -> TaskHeader:
+        """What the stored state of a task says of it; ``data`` is None for a task that begins, which measures from now
+        on how long the splits that it knows are silent."""
         descriptor = self.job.vertex(vertex)
         if data is None:
             watermark_ms = self.job.restored_watermarks.get(vertex, MIN_TIMESTAMP_MS)
-            return TaskHeader(descriptor.head.uid, vertex, subtask, watermark_ms=watermark_ms)
+            restored = self.job.restored_origins.get(vertex, {})
+            origins = {origin: OriginProgress(*at, last_active_ms=now_ms) for origin, at in restored.items()}
+            return TaskHeader(descriptor.head.uid, vertex, subtask, watermark_ms=watermark_ms, origins=origins)
         return TaskHeader.decode(
             data,
             f"job '{self.job.name}', vertex '{descriptor.name}', subtask {subtask}",

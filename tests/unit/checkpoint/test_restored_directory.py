@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint import fallback
-from flinkish.checkpoint.claim import restored_watermarks
+from flinkish.checkpoint.claim import with_restored_times
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion
 from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
 from flinkish.common import Configuration
@@ -67,8 +67,8 @@ def test_the_subtasks_of_each_vertex_begin_with_the_watermark_of_its_first_opera
     )
     job = replace(PROGRAM.job, vertices=vertices)
     remembered = Restored(watermarks={"clicks": 7, "sums": 5, "behind": 3, "gone": 1})
-    assert restored_watermarks(job, remembered) == {0: 7, 1: 5}
-    assert restored_watermarks(job, None) == {}
+    assert with_restored_times(job, remembered).restored_watermarks == {0: 7, 1: 5}
+    assert with_restored_times(job, None) is job
 
 
 def test_a_fallback_leaves_the_rows_alone_that_the_job_has_begun_with(

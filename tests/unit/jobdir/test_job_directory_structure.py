@@ -85,7 +85,9 @@ def test_a_directory_with_state_of_an_earlier_format_is_refused_at_the_start(tmp
         ("format version 9", lambda written: written.update(state_format=9)),
     ):
         edit(tmp_path, change)
-        with pytest.raises(IncompatibleJobError, match=f"{said}.*expected format version 3; start in a new job dir"):
+        with pytest.raises(
+            IncompatibleJobError, match=f"{said}.*expected format version 3 to 4; start in a new job dir"
+        ):
             check(tmp_path, job())
 
 

@@ -21,6 +21,7 @@ from flinkish.runtime.state.saved.restore import operator_state_rows
 from flinkish.runtime.state.saved.texts import (
     SavepointColumns,
     SavepointRow,
+    split_row,
     to_savepoint_columns,
     to_savepoint_row,
     watermark_row,
@@ -318,6 +319,8 @@ def rows_of_task(
     header = TaskHeader.decode(data, "", classes)
     if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
         yield _columns_of(watermark_row(header.uid, header.subtask, header.watermark_ms))
+    for (source, split), watermark_ms in header.split_watermarks().items():
+        yield _columns_of(split_row(header.uid, source, split, watermark_ms))
     stored = TaskBody.decode(body)
     where = f"uid {header.uid}, subtask {header.subtask}"
     directory = StateDirectory(state_directory(state, header.vertex, header.subtask)) if state else None

@@ -60,6 +60,12 @@ def watermark_row(uid: str, subtask: int, watermark_ms: int) -> SavepointRow:
     return SavepointRow(uid, WATERMARK, WATERMARK, to_text(subtask), to_text(None), to_text(watermark_ms))
 
 
+def split_row(uid: str, source: str, split: str, watermark_ms: int) -> SavepointRow:
+    """The row with the watermark that a split of a source has told the vertex of an operator: event time goes on behind
+    the savepoint from what each split has told. Readers that do not know it take it for a subtask's."""
+    return SavepointRow(uid, WATERMARK, WATERMARK, to_text(split), to_text(source), to_text(watermark_ms))
+
+
 def watermark_of(text: str, where: str) -> int:
     """The watermark in a row of `watermark_row`. Raises what `from_text` raises."""
     watermark_ms = from_text(text, where)

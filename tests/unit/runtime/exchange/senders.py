@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from flinkish.core.time import MIN_TIMESTAMP_MS
@@ -85,9 +85,18 @@ def gate(
     buffers: Iterable[Buffer] = (),
     joined: Joined = CACHED,
     groups_ms: dict[Group, int] | None = None,
+    unaligned: Collection[str | Group] = (),
 ) -> InputGate:
-    descriptors = inputs or (InputDescriptor(0, 0),)
-    made = InputGate(descriptors, known or {}, watermark_ms, idle, now_ms, joined=joined, group_watermarks_ms=groups_ms)
+    made = InputGate(
+        inputs or (InputDescriptor(0, 0),),
+        known or {},
+        watermark_ms,
+        idle,
+        now_ms,
+        joined=joined,
+        group_watermarks_ms=groups_ms,
+        unaligned=unaligned,
+    )
     made.receive(SortedBuffers(sorted(buffers, key=lambda one: place(one.header))))
     return made
 

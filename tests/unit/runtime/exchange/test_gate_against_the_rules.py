@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -54,11 +54,11 @@ class Input:
     elements: list[Any] = field(default_factory=list)
     active: bool = False
 
-    def join(self, idle: bool, new: bool) -> None:
-        """Become an input of what is above it."""
+    def join(self, idle: bool, aligned: bool) -> None:
+        """Become an input of what is above it; ``aligned``: as it was when it was last heard of."""
         assert self.above is not None
         self.idle = idle
-        self.aligned = self.always_aligned or not idle and (new or self.watermark_ms >= self.above.watermark_ms)
+        self.aligned = self.always_aligned or not idle and (aligned or self.watermark_ms >= self.above.watermark_ms)
         self.above.below.append(self)
 
     def rise(self, watermark_ms: int) -> None:
@@ -107,12 +107,13 @@ class PlainGate:
         idle: bool,
         now_ms: int,
         known_groups_ms: dict[Any, int],
+        unaligned: Collection[Any],
     ) -> None:
+        self.unaligned_before = unaligned
         self.known, self.told_idle, self.now_ms = known, idle, now_ms
         self.told_ms = combined_ms
         self.operator = Input(("operator", 0), combined_ms)
         self.inputs: list[Input] = []
-        self.known_groups_ms = known_groups_ms
         self.groups: dict[Any, Input] = {}
         for group in (0,), (1,), (0, "0"), (0, "0~1"):
             above = self.groups[group[:-1]] if group[:-1] else self.operator
@@ -146,7 +147,7 @@ class PlainGate:
             of_group = self.groups[group]
             watermark_ms, idle = of_group.of_inputs()
             of_group.watermark_ms = max(of_group.watermark_ms, watermark_ms)
-            of_group.join(idle, new=group not in self.known_groups_ms)
+            of_group.join(idle, group not in self.unaligned_before)
         self.operator.look()
         self._tell()
         while going := [one for one in self.inputs if one.elements]:
@@ -163,8 +164,15 @@ class PlainGate:
         idle = idle and all(element is True for element in elements)
         group = self.groups[(1,) if name[0].startswith("1/") else (0, name[0].partition("/")[0])]
         made = Input(name, watermark_ms, group, always_aligned=not name[0].startswith("1/"), elements=elements)
-        made.join(idle, new=before is None)
+        made.join(idle, name[0] not in self.unaligned_before)
         self.inputs.append(made)
+
+    @property
+    def unaligned(self) -> set[Any]:
+        """What is not aligned, and has not ended."""
+        named = [*self.groups.items(), *((one.name[0], one) for one in self.inputs)]
+        aligned = {name for name, one in named if one.aligned or one.watermark_ms == MAX_WATERMARK_MS}
+        return {name for name, _ in named} - aligned
 
     def _take(self, one: Input, element: Any) -> None:
         if isinstance(element, bool):
@@ -281,9 +289,10 @@ def _check(
     known: dict[str, OriginProgress] | None = None,
     watermark_ms: int = MIN_TIMESTAMP_MS,
     groups_ms: dict[Any, int] | None = None,
+    unaligned: Collection[Any] = (),
 ) -> None:
     for joined in WAYS:
-        _check_one(epochs, joined, dict(known or {}), watermark_ms, dict(groups_ms or {}))
+        _check_one(epochs, joined, dict(known or {}), watermark_ms, dict(groups_ms or {}), unaligned)
 
 
 def _check_one(
@@ -292,19 +301,31 @@ def _check_one(
     known: dict[str, OriginProgress],
     watermark_ms: int,
     groups_ms: dict[Any, int],
+    unaligned: Collection[Any],
 ) -> None:
     idle = False
     for now_ms, script in enumerate(epochs):
         sent = _sent(script)
-        gate = InputGate(DESCRIPTORS, known, watermark_ms, idle, now_ms, joined=joined, group_watermarks_ms=groups_ms)
+        gate = InputGate(
+            DESCRIPTORS,
+            known,
+            watermark_ms,
+            idle,
+            now_ms,
+            joined=joined,
+            group_watermarks_ms=groups_ms,
+            unaligned=unaligned,
+        )
         gate.receive(SortedBuffers(sent))
-        rules = PlainGate(dict(known), watermark_ms, idle, now_ms, groups_ms)
+        rules = PlainGate(dict(known), watermark_ms, idle, now_ms, groups_ms, unaligned)
         assert _one_by_one(gate) == rules.run(sent)
         assert (gate.valve.combined_ms, gate.idle) == (rules.combined_ms, rules.idle)
         known, watermark_ms, idle = gate.progress(), gate.valve.combined_ms, gate.idle
         assert known == rules.progress()
         groups_ms = gate.group_watermarks_ms
         assert groups_ms == {group: one.watermark_ms for group, one in rules.groups.items()}
+        unaligned = gate.unaligned
+        assert set(unaligned) == rules.unaligned
 
 
 #: how far the origins and the combined watermark came before
@@ -321,7 +342,9 @@ origins_before = st.dictionaries(
     }
 )
 combined_before = st.one_of(st.just(MIN_TIMESTAMP_MS), st.integers(-5, 30))
-groups_before = st.dictionaries(st.sampled_from([(0,), (1,), (0, "0"), (0, "0~1")]), combined_before)
+groups = st.sampled_from([(0,), (1,), (0, "0"), (0, "0~1")])
+groups_before = st.dictionaries(groups, combined_before)
+unaligned_before = st.lists(st.sampled_from(ORIGINS) | groups, unique=True)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -337,11 +360,17 @@ def test_inputs_that_become_idle_and_end_are_consumed_as_the_rules_say(epochs: l
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(scripts(plain), min_size=1, max_size=2), origins_before, combined_before, groups_before)
+@given(
+    st.lists(scripts(plain), min_size=1, max_size=2), origins_before, combined_before, groups_before, unaligned_before
+)
 def test_inputs_that_resume_behind_the_others_are_consumed_as_the_rules_say(
-    epochs: list[Any], known: dict[str, OriginProgress], watermark_ms: int, groups_ms: dict[Any, int]
+    epochs: list[Any],
+    known: dict[str, OriginProgress],
+    watermark_ms: int,
+    groups_ms: dict[Any, int],
+    unaligned: list[Any],
 ) -> None:
-    _check(epochs, known, watermark_ms, groups_ms)
+    _check(epochs, known, watermark_ms, groups_ms, unaligned)
 
 
 @pytest.mark.parametrize(

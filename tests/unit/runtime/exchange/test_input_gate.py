@@ -120,7 +120,8 @@ def test_a_source_that_resumes_behind_one_that_it_is_united_with_holds_nothing_b
     inputs = InputDescriptor(0, 0), InputDescriptor(1, 0)
     known = {"0/a": OriginProgress(0, 100), "1/a": OriginProgress(0, 10, idle=True)}
     buffers = [buffer("1/a", 0, ("x", 20), 19), buffer("0/a", 0, 200)]
-    one = gate(*inputs, known=known, watermark_ms=100, groups_ms={("0",): 100, ("1",): 10}, buffers=buffers)
+    groups_ms: dict[Any, int] = {("0",): 100, ("1",): 10}
+    one = gate(*inputs, known=known, watermark_ms=100, groups_ms=groups_ms, unaligned=[("1",)], buffers=buffers)
     assert story(one) == ["x", ("wm", 200)]
     buffers = [buffer("1/a", 0, 250), buffer("0/a", 0, 300)]
     groups_ms = one.group_watermarks_ms

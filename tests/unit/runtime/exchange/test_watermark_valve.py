@@ -205,8 +205,8 @@ def test_the_heap_finds_what_looking_at_each_input_finds(script: list[tuple[Any,
         answers = []
         for valve in valves:
             if call == "add":
-                name, watermark_ms, idle, new, always = arguments
-                valve.add(name, watermark_ms, idle, new=new, always_aligned=always)
+                name, watermark_ms, idle, aligned, always = arguments
+                valve.add(name, watermark_ms, idle, aligned=aligned, always_aligned=always)
                 answers.append((valve.idle, valve.combined_ms))
             elif call == "refresh" or arguments[0] in valve:
                 answers.append((getattr(valve, call)(*arguments), valve.idle, valve.combined_ms))
