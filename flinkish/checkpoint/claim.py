@@ -115,19 +115,27 @@ def with_event_times(job: JobDescriptor, times: EventTimes, positions: Mapping[s
     told: dict[tuple[str, str], dict[str, int]] = {}
     for uid, source, split, watermark_ms in times.splits:
         told.setdefault((uid, source), {})[split] = watermark_ms
+    found_in = {
+        one.id: SourcePosition.decode(positions[one.head.uid], f"source uid {one.head.uid}")
+        for one in job.vertices
+        if isinstance(one.source, SplitSource) and one.head.uid in positions
+    }
+    # of what had ended no timer fires any more
+    ended = {number for number, found in found_in.items() if found.complete and not found.splits}
+    for vertex in sorted(job.vertices, key=lambda one: one.level):
+        if vertex.inputs and ended.issuperset(one.vertex for one in vertex.inputs):
+            ended.add(vertex.id)
     origins: dict[int, dict[str, tuple[int, int]]] = {}
     for vertex, described in ((one, described) for one in job.vertices for described in one.inputs):
         upstream = job.vertex(described.vertex)
-        position = positions.get(upstream.head.uid)
-        if position is None or upstream.one_stream:
+        if upstream.head.uid not in positions or upstream.one_stream:
             continue
         of_splits = told.get((vertex.head.uid, upstream.head.uid), {})
-        if isinstance(upstream.source, SplitSource):
-            progress = SourcePosition.decode(position, f"source uid {upstream.head.uid}")
-            going = {split for split, *_ in progress.splits}
+        if upstream.id in found_in:
+            going = {split for split, *_ in found_in[upstream.id].splits}
             of_splits = {split: watermark_ms for split, watermark_ms in of_splits.items() if split in going}
             declared = {split_of(origin) for origin in described.declared_origins}
-            of_splits |= {split: MAX_WATERMARK_MS for split in progress.ended if split in declared}
+            of_splits |= {split: MAX_WATERMARK_MS for split in found_in[upstream.id].ended if split in declared}
         # behind them others may come
         names = [*(origin_name(upstream.id, split) for split in of_splits), unknown_origin(upstream.id)]
         found = zip(names, [*of_splits.values(), MIN_TIMESTAMP_MS])
@@ -135,7 +143,7 @@ def with_event_times(job: JobDescriptor, times: EventTimes, positions: Mapping[s
             (by_edge(name, described.edge), (described.input_index, watermark_ms)) for name, watermark_ms in found
         )
     watermarks = {one.id: times.watermarks[one.head.uid] for one in job.vertices if one.head.uid in times.watermarks}
-    return replace(job, restored_watermarks=watermarks, restored_origins=origins)
+    return replace(job, restored_watermarks=watermarks, restored_origins=origins, restored_ended=frozenset(ended))
 
 
 def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> str | None:

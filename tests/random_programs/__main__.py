@@ -51,6 +51,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first program")
     parser.add_argument("--file", type=Path, help="run the program in this file instead")
     parser.add_argument("--idle", action="store_true", help="programs whose sources are idle at times")
+    parser.add_argument("--restores", action="store_true", help="programs that go on from savepoints")
     parser.add_argument("--spark", action="store_true", help="run in a local Spark session")
     parser.add_argument("--quiet", action="store_true", help="print no programs, only what their operators are")
     parser.add_argument("--show", action="store_true", help="print the programs, whatever comes of them")
@@ -77,7 +78,8 @@ def run_all(options: argparse.Namespace, run: Runner) -> int:
     failed: list[int] = []
     blamed: Counter[str] = Counter()
     for number in range(options.first, options.first + options.programs):
-        program = random_program(f"{options.seed}/{number}", spark=options.spark, idle=options.idle)
+        which = {"spark": options.spark, "idle": options.idle, "restores": options.restores}
+        program = random_program(f"{options.seed}/{number}", **which)
         if options.show:
             print(program.source)
         wrong = check(program.source, run)

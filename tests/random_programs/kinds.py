@@ -141,6 +141,8 @@ class Text:
         text = expression.replace(", {t}", f", {declared}" if declared else "")
         if "disable" not in text and self.rng.random() < 0.08:
             text += self.rng.choice([".start_new_chain()", ".disable_chaining()"])
+        if not text.startswith(f"{info.name}.union("):
+            text += f'.uid("{self.name}")'
         self.call = f"{self.name} = {text}"
         out = replace(info, name=self.name, shape=shape, size=max(1, int(info.size * factor)))
         self.outputs.insert(0, replace(out, **known))  # type: ignore[arg-type]

@@ -252,6 +252,11 @@ class Sources:
             epochs.pop()
         return self._job.source(epochs)
 
+    def splits(self, name: str, splits: list[list[Any]], declared: Any) -> Stream:
+        """A source with several splits, each with its own watermark."""
+        first, *others = (self.marks(name, elements, declared) for elements in splits)
+        return first.union(*others)
+
     def bare(self, name: str, elements: list[Any], declared: Any) -> Stream:
         """Records without times."""
         return self.marks(
@@ -1115,6 +1120,9 @@ class Stream:
         return WindowJoined(self, other, co_group=True)
 
     def _same(self) -> Stream:
+        return self
+
+    def uid(self, uid: str) -> Stream:
         return self
 
     rebalance = rescale = shuffle = forward = global_ = start_new_chain = disable_chaining = _same

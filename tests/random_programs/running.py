@@ -39,6 +39,7 @@ from flinkish.testing import (
 )
 from tests.random_programs import model
 from tests.random_programs.kinds import Order
+from tests.random_programs.program import PHASES
 from tests.random_programs.records import CLASSES
 
 Results = dict[str, list[Any]]
@@ -58,6 +59,11 @@ def expected(source: str) -> Results:
     # what fails behind the last phase before the commit goes on with the next epoch
     restarts = {epoch + (phase == "EPOCH_PREPARED") for phase, epoch in _restarts(source)}
     return model.results_of(source, time_of_epoch, restarts)
+
+
+def _restores(source: str) -> dict[int, int]:
+    """Epoch -> the parallelism of the job that goes on from a savepoint before it."""
+    return {epoch: int(phase[8:]) for phase, epoch in _restarts(source) if phase.startswith("RESTORE_")}
 
 
 def _restarts(source: str) -> list[tuple[str, int]]:
@@ -98,6 +104,10 @@ class _Sources:
 
     bare = marks
 
+    def splits(self, name: str, splits: list[list[Any]], declared: Any) -> DataStream:
+        source = TestingSource.of_splits(*([*elements, End()] for elements in splits), type_info=declared)
+        return self._of(source, WatermarkStrategy.no_watermarks(), name)
+
     def idle(self, name: str, elements: list[Any], declared: Any) -> DataStream:
         pairs = itertools.pairwise(elements)
         idle = frozenset(plain(one.value) for one, other in pairs if isinstance(other, model.Idle))
@@ -119,7 +129,7 @@ class _Sources:
         return self._of(FileSource(StreamFormat(schema), [str(file)]), _times(time), name)
 
     def _of(self, source: SplitSource, strategy: WatermarkStrategy, name: str) -> DataStream:
-        return self._env.from_source(source, strategy, name)
+        return self._env.from_source(source, strategy, name).uid(name)
 
 
 @dataclass(frozen=True)
@@ -136,20 +146,27 @@ def _times(function: Callable[[Any], int]) -> WatermarkStrategy:
     return WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Time(function))
 
 
-def build(source: str, env: StreamExecutionEnvironment, sink: Callable[[str, bool], Any], folder: Path) -> None:
+def build(
+    source: str,
+    env: StreamExecutionEnvironment,
+    sink: Callable[[str, bool], Any],
+    folder: Path,
+    parallelism: int | None = None,
+) -> None:
     """Build a program in an environment.
 
     Args:
+        parallelism: None: that of the program.
         sink: makes the sink of a name; whether it changes the records that it gets.
         folder: for files of sources.
     """
     found = re.search(r"# parallelism: (\d+)", source)
-    env.set_parallelism(int(found[1]) if found else 1)
+    env.set_parallelism(parallelism or (int(found[1]) if found else 1))
     namespace = names()
     exec(compile(source, "<program>", "exec"), namespace)
 
     def add_sink(name: str, stream: DataStream, changes: bool = False) -> None:
-        stream.sink_to(sink(name, changes)).name(f"sink {name}")
+        stream.sink_to(sink(name, changes)).name(f"sink {name}").uid(f"sink {name}")
 
     namespace["build"](_Sources(env, folder), add_sink)
 
@@ -197,17 +214,31 @@ def in_minicluster(source: str) -> Results:
     """What each sink gets from flinkish in this process."""
     # functions are those of single operators and subtasks, as on Spark
     configuration = Configuration().set_string("flinkish.minicluster.share-functions", "false")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    sinks: dict[str, TestingSink] = {}
+    kinds = {False: TestingSink, True: ChangingSink}
+    found: Results = defaultdict(list)
+    savepoint, epochs = None, 0
+    runs = [*sorted(_restores(source).items()), (None, None)]
     with tempfile.TemporaryDirectory() as folder:
-        kinds = {False: TestingSink, True: ChangingSink}
-        build(source, env, lambda name, changes: sinks.setdefault(name, kinds[changes]()), Path(folder))
-        harness = ProgramTestHarness(env)
-        try:
-            _run(harness, _restarts(source))
-        finally:
-            harness.close()
-    return {name: sink.values for name, sink in sinks.items()}
+        for (until, _), parallelism in zip(runs, [None, *(parallelism for _, parallelism in runs)]):
+            env = StreamExecutionEnvironment.get_execution_environment(configuration)
+            sinks: dict[str, TestingSink] = {}
+            made = functools.partial(_made, sinks, kinds)
+            build(source, env, made, Path(folder), parallelism)
+            harness = ProgramTestHarness(env, restored=savepoint)
+            try:
+                epochs += _run(harness, _restarts(source), epochs, until)
+                savepoint = None if harness.finished else harness.savepoint()
+            finally:
+                harness.close()
+            for name, sink in sinks.items():
+                found[name] += sink.values
+            if savepoint is None:
+                break
+    return found
+
+
+def _made(sinks: dict[str, TestingSink], kinds: dict[bool, type[TestingSink]], name: str, changes: bool) -> TestingSink:
+    return sinks.setdefault(name, kinds[changes]())
 
 
 class OnSpark:
@@ -256,12 +287,14 @@ class OnSpark:
         return found
 
 
-def _run(harness: ProgramTestHarness, restarts: list[tuple[str, int]]) -> None:
+def _run(harness: ProgramTestHarness, restarts: list[tuple[str, int]], begun: int, until: int | None) -> int:
+    """Run a job until the end, or until an epoch. ``begun``: how many epochs those before it have run. Returns how many
+    this one has."""
     for phase, epoch in restarts:
-        if phase != "BETWEEN":
+        if phase in PHASES and phase != "BETWEEN":
             harness.crash_at(Phase[phase], epoch=epoch)
-    while not harness.finished:
-        epoch = harness.next_epoch
+    while not harness.finished and begun + harness.next_epoch != until:
+        epoch = begun + harness.next_epoch
         harness.set_processing_time(time_of_epoch(epoch))
         if ("BETWEEN", epoch) in restarts:
             harness.crash()
@@ -270,6 +303,7 @@ def _run(harness: ProgramTestHarness, restarts: list[tuple[str, int]]) -> None:
             if ("EPOCH_PREPARED", epoch) in restarts:
                 # an epoch that leaves nothing to commit is never prepared
                 harness.crash()
+    return harness.next_epoch
 
 
 def differences(source: str, found: Results, wanted: Results) -> list[str]:

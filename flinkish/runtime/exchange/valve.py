@@ -82,7 +82,7 @@ class WatermarkValve:
         awaited: bool = False,
     ) -> None:
         """Add an input, or replace the one of that name. One that is added behind the combined watermark does not make
-        it go back, but holds it back there. ``aligned`` is False for one that has been idle and has not caught up since.
+        it go back, but holds it back there. ``aligned`` is False for one that was idle and has not caught up since.
         ``awaited``: it counts in nothing but the end, which does not come before its own."""
         idle = idle or awaited
         before = self._inputs.get(name)

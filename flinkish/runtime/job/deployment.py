@@ -276,6 +276,8 @@ class JobDescriptor:
     restored_watermarks: dict[int, int] = field(default_factory=dict)
     #: vertex -> origin -> (input, watermark): what the splits of sources have told it according to that savepoint
     restored_origins: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    #: the vertices whose input had ended, according to that savepoint
+    restored_ended: frozenset[int] = frozenset()
     #: the job was started from a savepoint
     restored: bool = False
     #: the classes of the program, whose instances stored values may hold

@@ -358,6 +358,9 @@ class StatefulTask(Task, TaskLife):
             self._fire_processing_timers()
 
     def _fire_processing_timers(self) -> None:
+        if self.share.header.epoch < 0 and self.vertex.id in self.job.restored_ended:
+            # it had ended before, and only its end is told again
+            return
         for operator in self.chain.operators:
             operator.advance_processing_time(self.share.stamp.time_ms)
 
