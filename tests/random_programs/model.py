@@ -1122,9 +1122,6 @@ class Stream:
     def _same(self) -> Stream:
         return self
 
-    def uid(self, uid: str) -> Stream:
-        return self
-
     rebalance = rescale = shuffle = forward = global_ = start_new_chain = disable_chaining = _same
 
     def name(self, name: str) -> Stream:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import flinkish.datastream as datastream
-from flinkish.common import Configuration, DeserializationSchema, Row, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, DeserializationSchema, JobStatus, Row, Time, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.connectors.file_system.enumerator import StreamFormat
 from flinkish.connectors.file_system.source import FileSource
@@ -26,6 +26,7 @@ from flinkish.connectors.results import NAMED, CollectSink, register_collector, 
 from flinkish.core.sink import SinkWriter
 from flinkish.core.source import SplitSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, functions, state, window
+from flinkish.errors import FlinkishError
 from flinkish.testing import (
     End,
     Pause,
@@ -41,6 +42,8 @@ from tests.random_programs import model
 from tests.random_programs.kinds import Order
 from tests.random_programs.program import PHASES
 from tests.random_programs.records import CLASSES
+from tests.support.epoch_reports import execute_observed, reports_of
+from tests.support.processes import wait_until
 
 Results = dict[str, list[Any]]
 
@@ -258,6 +261,27 @@ class OnSpark:
         number = next(self._programs)
         folder = self._folder / f"program-{number}"
         folder.mkdir()
+        found: Results = {}
+        epochs = [0, *sorted(_restores(source))]
+        lengths = [until - begun for begun, until in itertools.pairwise(epochs)]
+        goes_on: dict[str, str] | None = {}
+        for begun, length in itertools.zip_longest(epochs, lengths):
+            if goes_on is not None:
+                goes_on = self._run(source, number, folder, _restores(source).get(begun), length, goes_on, found)
+        return found
+
+    def _run(
+        self,
+        source: str,
+        number: int,
+        folder: Path,
+        parallelism: int | None,
+        epochs: int | None,
+        more: dict[str, str],
+        found: Results,
+    ) -> dict[str, str] | None:
+        """Run a job to its end, or for some epochs. Returns how the next one goes on: in the directory of this job, or
+        in another one from a savepoint; None: the job has ended."""
         configuration = Configuration()
         settings = {
             "pipeline.max-parallelism": "4",
@@ -267,11 +291,11 @@ class OnSpark:
             "flinkish.epoch.target-duration": "0 s",
             "flinkish.progress": "never",
             "flinkish.history.enabled": "false",
+            **more,
         }
         for key, value in settings.items():
             configuration.set_string(key, value)
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
-        found: Results = {}
 
         def sink(name: str, changes: bool) -> CollectSink:
             full = f"random-{number}-{name}"
@@ -279,12 +303,27 @@ class OnSpark:
             return CollectSink(full)
 
         try:
-            build(source, env, sink, folder)
-            env.execute("random program")
+            build(source, env, sink, folder, parallelism)
+            if epochs is None:
+                env.execute("random program")
+                return None
+            client = execute_observed(env, "random program")
+            run, directory = client.run, settings["flinkish.job.dir"]
+            wait_until(lambda: run.result.done() or len(reports_of(run)) >= epochs, 120, f"{epochs} epochs")
+            try:
+                if epochs % 2:
+                    path = client.stop_with_savepoint(False, str(folder / "savepoints")).result(120)
+                    return {"flinkish.job.dir": f"{directory}-", "execution.state-recovery.path": path}
+                run.request_stop(JobStatus.SUSPENDED, "a signal")
+                client.get_job_execution_result().result(120)
+            except FlinkishError:
+                # it has ended before that
+                client.get_job_execution_result().result(120)
+            ended = client.get_job_status().result(120) is JobStatus.FINISHED
+            return None if ended else {"flinkish.job.dir": directory}
         finally:
             for name in found:
                 unregister_collector(f"random-{number}-{name}", NAMED)
-        return found
 
 
 def _run(harness: ProgramTestHarness, restarts: list[tuple[str, int]], begun: int, until: int | None) -> int:
