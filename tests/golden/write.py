@@ -21,6 +21,7 @@ from flinkish.checkpoint import writer as incremental
 from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common.typeinfo import Types
 from flinkish.core.source import SourcePosition
+from flinkish.runtime.job.report import STATE_FORMAT_VERSION
 from flinkish.runtime.stored.pickles import dumps_all, dumps_data
 from flinkish.state import write_savepoint
 from tests.golden.job import PER_EPOCH, build
@@ -68,7 +69,7 @@ def _splits() -> None:
 def _minicluster() -> None:
     with tempfile.TemporaryDirectory() as folder, collecting() as collected:
         records = _run(collected, Path(folder), execution__target="minicluster")
-        _pack(Path(folder), "minicluster", {"records": records})
+        _pack(Path(folder), f"minicluster-{STATE_FORMAT_VERSION}", {"records": records})
 
 
 def _spark() -> None:

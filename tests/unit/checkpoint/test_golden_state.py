@@ -14,8 +14,9 @@ from tests.golden.write import records_before, unpack
 from tests.integration.engine.collecting import collecting
 
 
-def test_a_directory_of_a_release_goes_on(tmp_path: Path) -> None:
-    info = unpack("minicluster", tmp_path)
+@pytest.mark.parametrize("archive", ["minicluster", "minicluster-4"])
+def test_a_directory_of_a_release_goes_on(archive: str, tmp_path: Path) -> None:
+    info = unpack(archive, tmp_path)
     assert list((tmp_path / "job" / "keyed-state").rglob("*.arrow"))
     with collecting() as collected:
         build(collected, tmp_path / "job", execution__target="minicluster", flinkish__job__restart=True).execute(
@@ -26,7 +27,10 @@ def test_a_directory_of_a_release_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("archive", "versions"),
-    [("minicluster", {SAVEPOINT_VERSION}), ("spark", {SAVEPOINT_VERSION, VERSION_WITH_CHANGES})],
+    [
+        *((name, {SAVEPOINT_VERSION}) for name in ("minicluster", "minicluster-4")),
+        ("spark", {SAVEPOINT_VERSION, VERSION_WITH_CHANGES}),
+    ],
 )
 def test_checkpoints_and_savepoints_of_a_release_are_restored(archive: str, versions: set[int], tmp_path: Path) -> None:
     unpack(archive, tmp_path)
