@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import subprocess
-import sys
 import tarfile
 import tempfile
 import zipfile
@@ -25,12 +24,7 @@ from flinkish.common.options import core
 from flinkish.common.options import python as python_options
 from flinkish.common.units import format_map, parse_map
 from flinkish.errors import ConfigurationError
-
-#: Runs pip, for `python -c`, which would import modules of the current directory before all others.
-_PIP = """import runpy, sys
-sys.path[:] = [entry for entry in sys.path if entry]
-runpy.run_module("pip", run_name="__main__", alter_sys=True)
-"""
+from flinkish.interpreter import python_command
 
 #: The connectors and formats of Flink, and Kafka's client in Java, which stands beside them.
 _JAR_OF_FLINK = re.compile(r"(?:flink|kafka-clients)-.*\.jar")
@@ -185,10 +179,10 @@ def installed_requirements(needed: Dependencies) -> str:
     if not folder.exists():
         temporary = tempfile.mkdtemp(dir=staging_folder())
         source = [] if found is None else ["--no-index", "--find-links", found]
-        command = [sys.executable, "-c", _PIP, "install", "--disable-pip-version-check", "--no-warn-script-location"]
-        ended = subprocess.run(
-            [*command, *source, "--requirement", file, "--target", temporary], capture_output=True, text=True
-        )
+        pip = 'import runpy\nrunpy.run_module("pip", run_name="__main__", alter_sys=True)'
+        words = ["install", "--disable-pip-version-check", "--no-warn-script-location", *source]
+        command = python_command(pip, *words, "--requirement", file, "--target", temporary, own=False)
+        ended = subprocess.run(command, capture_output=True, text=True)
         if ended.returncode:
             raise ConfigurationError(
                 f"the requirements '{file}' cannot be installed: {ended.stderr.strip()[-2000:]}",

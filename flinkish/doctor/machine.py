@@ -33,13 +33,13 @@ from flinkish.doctor.findings import (
     ok,
 )
 from flinkish.errors import ConnectionFailedError, FlinkishError, is_secret
+from flinkish.interpreter import ROOT
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Liveness, liveness_of
 from flinkish.jobdir.layout import Owner
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.home import SETTINGS, Home
 from flinkish.launch.options import CommandLine, read_properties
-from flinkish.launch.spark_command import ROOT
 from flinkish.launch.spark_version import pyspark_version
 from flinkish.rest.access import default_token_file
 from flinkish.rest.client import RestClient, token_in

@@ -13,19 +13,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, FlinkishError, ProgramError
+from flinkish.interpreter import python_command
 from flinkish.launch.driver import VARIABLE as REPLAY
 from flinkish.launch.home import spark_home
 from flinkish.launch.options import CommandLine
-from flinkish.launch.spark_command import ROOT, SparkCommand, own_python
+from flinkish.launch.spark_command import SparkCommand, own_python
 from flinkish.launch.spark_version import pyspark_version, spark_version
 
 _TARGET = "execution.target"
-
-#: Runs the driver of this very installation of flinkish, whatever modules the current directory holds.
-_START = """import sys
-if not getattr(sys.flags, "safe_path", False): sys.path[0] = {!r}
-from flinkish.launch.driver import main
-main()"""
 
 
 class Launch:
@@ -111,11 +106,13 @@ class Launch:
         if self.command.in_cluster_mode():
             submit = os.path.join(spark_home(environment), "bin", "spark-submit")
             os.execve(submit, [submit, *arguments, self.line.job, *self.line.job_options], environment)
-        os.execve(sys.executable, self.words(), environment)
+        words = self.words()
+        os.execve(words[0], words, environment)
 
     def words(self) -> list[str]:
         """The command of the program's process, on this machine."""
-        return [sys.executable, "-c", _START.format(ROOT), self.line.job, *self.line.job_options]
+        code = "from flinkish.launch.driver import main\nmain()"
+        return python_command(code, self.line.job, *self.line.job_options)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import flinkish
 from flinkish.errors import OperationError
+from flinkish.interpreter import ROOT, python_command
 from flinkish.launch.home import default_spark_settings, home_without_zip
 from flinkish.launch.packages import PACKAGES
 
@@ -50,7 +50,6 @@ _KEEP_S = 24 * 3600.0
 
 #: A small job that makes the JVM load the classes that jobs need.
 _PROGRAM = """
-import sys
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 
@@ -71,7 +70,6 @@ from flinkish.launch import class_archive
 from flinkish.launch.home import Home
 class_archive.make(Home(os.environ).cache, os.environ)
 """
-_ROOT = str(Path(flinkish.__file__).resolve().parents[1])
 #: A program that lives so long does not keep others waiting for the archive.
 _LONG_LIVED_S = 60.0
 _made_later = False
@@ -143,10 +141,10 @@ def make_after_this_program(cache: Path, environment: Mapping[str, str]) -> None
             file=sys.stderr,
             flush=True,
         )
-        path = os.pathsep.join(filter(None, (_ROOT, environment.get("PYTHONPATH"))))
+        path = os.pathsep.join(filter(None, (ROOT, environment.get("PYTHONPATH"))))
         with suppress(OSError):
             subprocess.Popen(
-                [sys.executable, "-c", _IN_BACKGROUND],
+                python_command(_IN_BACKGROUND),
                 env={**environment, "PYTHONPATH": path},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -182,7 +180,7 @@ def _make(archive: Path, environment: Mapping[str, str]) -> None:
         with tempfile.TemporaryDirectory() as folder, suppress(subprocess.TimeoutExpired):
             # the JVM writes the archive after its Python process has ended, and keeps the pipe open until it is written
             said = subprocess.run(
-                [sys.executable, "-c", _PROGRAM, os.path.join(folder, "job")],
+                python_command(_PROGRAM, os.path.join(folder, "job")),
                 env=variables,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

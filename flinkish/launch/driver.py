@@ -27,6 +27,7 @@ from typing import NoReturn
 from flinkish import error_display
 from flinkish.error_display import ExitCode, exit_code_of
 from flinkish.errors import ConfigurationError, redact
+from flinkish.interpreter import ROOT
 from flinkish.storage.sealed import json_as
 
 #: The exit code that a shell reports for a process ended by SIGINT (128 + 2).
@@ -148,8 +149,6 @@ class ReplayRequest:
 def replay_command(directory: str, epoch: int) -> str:
     """The command that runs an epoch of this program again; "" if the program is no file, as in a notebook."""
     program = getattr(sys.modules.get("__main__"), "__file__", None)
-    from flinkish.launch.spark_command import ROOT
-
     if program is None or program.startswith(os.path.join(ROOT, "flinkish", "")):
         return ""
     return redact(shlex.join(["flinkish", "replay", directory, "--epoch", str(epoch), program, *sys.argv[1:]]))

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
 from flinkish.errors import ConnectionFailedError, EnvironmentVersionError, FinalOperationError, FlinkishError
+from flinkish.interpreter import python_command
 from flinkish.launch.home import default_spark_settings, spark_home
 from flinkish.launch.options import SparkOptions, comma_list
 
@@ -134,10 +135,7 @@ _IVY_JARS = ".ivy2*/jars"
 
 _JAR = re.compile(r"(.+?)-\d.*\.jar")
 
-#: First line of a program for `python -c`, which would import modules of the current directory before all others.
-WITHOUT_CURRENT_DIRECTORY = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
-
-_PROGRAM = f"""{WITHOUT_CURRENT_DIRECTORY}
+_PROGRAM = """
 from pyspark.sql import SparkSession
 session = SparkSession.builder.getOrCreate()
 jars = session.conf.get("spark.jars")
@@ -273,7 +271,7 @@ def resolved_by_spark(packages: str, command: str, cache: Path, key: str) -> lis
         environment.pop(name, None)
     try:
         with log.open("wb") as output:
-            program = [sys.executable, "-c", _PROGRAM, str(found)]
+            program = python_command(_PROGRAM, str(found), own=False)
             code = subprocess.run(program, env=environment, stdout=output, stderr=output, check=False).returncode
         if code != 0 or not found.exists():
             raise _failed(packages, log)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-import flinkish
+from flinkish.interpreter import ROOT
 from flinkish.launch import class_archive
 from flinkish.launch.home import (
     SETTINGS,
@@ -35,8 +35,6 @@ from flinkish.launch.spark_version import CATALOG, EXTENSIONS
 _MERGED = ("--jars", "--packages", "--py-files", "--driver-class-path", "--remote")
 #: The settings that are lists. flinkish merges them, because Spark would take the last one alone.
 MERGED_SETTINGS = ("spark.jars", PACKAGES, "spark.submit.pyFiles")
-#: The folder, or the zip, from which flinkish is imported.
-ROOT = str(Path(flinkish.__file__).resolve().parents[1])
 
 #: The environment variable with the options with which PySpark starts the JVM. Its last word, `_SHELL`, takes the place
 #: of a program.

@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
-import flinkish
+from flinkish.interpreter import FLINKISH, ROOT, python_command
 from flinkish.rest.route import Asked, BadRequestError, ConflictError, NotFoundError, Route
 from flinkish.rest.views.shapes import Json, job_of
 
@@ -52,10 +50,9 @@ def state(asked: Asked) -> Json:
 
 
 def _read(words: list[str]) -> dict[str, Any]:
-    package = str(Path(flinkish.__file__).parents[1])
-    path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
-        [sys.executable, "-m", "flinkish.cli", "state", *words],
+        python_command(FLINKISH, "state", *words),
         env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -17,7 +17,6 @@ import logging
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,8 +27,8 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.options import session
 from flinkish.error_display import ExitCode
 from flinkish.errors import OperationError, message_of
+from flinkish.interpreter import FLINKISH, python_command
 from flinkish.launch.home import SETTINGS, settings_variable
-from flinkish.launch.spark_command import ROOT
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.storage.paths import FileKind
 from flinkish.storage.stored_file import StoredFile
@@ -57,11 +56,6 @@ _WANTED = (ExitCode.FINISHED, ExitCode.STOPPED, ExitCode.FENCED, _INTERRUPTED)
 
 #: Runs a command and writes its exit code down. What signals the whole group gets is for the command alone.
 _SHELL = 'trap : HUP INT TERM; "$@"; code=$?; echo "$code" > "$0.new" && mv "$0.new" "$0"'
-#: Runs the command line of this very installation, whatever modules the directory of the job holds.
-_START = """import sys
-if not getattr(sys.flags, "safe_path", False): sys.path[0] = {!r}
-from flinkish.cli import main
-sys.exit(main())"""
 
 
 @dataclass(frozen=True)
@@ -351,7 +345,7 @@ class Children:
         own = {**child.settings, "flinkish.job.dir": str(directory)}
         variables = settings_variable({**self._settings, **own}, self._environment)
         environment = {**{name: text for name, text in self._environment.items() if name != SETTINGS}, **variables}
-        command = [sys.executable, "-c", _START.format(ROOT), "run", child.program, *child.arguments]
+        command = python_command(FLINKISH, "run", child.program, *child.arguments)
         lock = os.open(self._state / f"{child.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             # before it is begun: a process that is killed in between leaves a driver that is found

@@ -24,10 +24,11 @@ import pyarrow
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, OperationError
+from flinkish.interpreter import ROOT
 from flinkish.launch.home import Home, data_file, default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.packages import java_is_missing, own_archive
-from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, ROOT, WORKERS_PYTHON, local_settings
+from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
 from flinkish.launch.spark_version import (
     CATALOG,
     EXTENSIONS,

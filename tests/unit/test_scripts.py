@@ -59,7 +59,7 @@ class Checkout:
         ignored = shutil.ignore_patterns("__pycache__")
         for package in ("", "launch"):
             (self.path / "flinkish" / package).mkdir(exist_ok=True)
-        for name in ("__init__.py", "errors.py", "error_display.py"):
+        for name in ("__init__.py", "errors.py", "error_display.py", "interpreter.py"):
             shutil.copy(CHECKOUT / "flinkish" / name, self.path / "flinkish")
         shutil.copytree(CHECKOUT / "flinkish/launch", self.path / "flinkish/launch", ignore=ignored, dirs_exist_ok=True)
         defaults = self.path / "flinkish/launch/spark-defaults.conf"

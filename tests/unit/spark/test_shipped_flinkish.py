@@ -18,8 +18,8 @@ from pyspark.serializers import CloudPickleSerializer
 
 from flinkish.common import Configuration
 from flinkish.errors import EnvironmentVersionError, OperationError
+from flinkish.interpreter import ROOT
 from flinkish.launch.packages import own_archive
-from flinkish.launch.spark_command import ROOT
 from flinkish.spark.dependencies import ship
 from flinkish.spark.session import check_versions, installed_java, ship_flinkish
 from flinkish.spark.split_source import SourceQuery, source_rows

@@ -1,0 +1,31 @@
+"""How flinkish starts Python.
+
+Rule: every process of Python that this package starts gets its command from here, so that none imports a module of the
+directory in which it happens to be started (`tests/unit/test_started_pythons.py` finds them).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import flinkish
+
+#: The folder, or the zip, from which flinkish is imported.
+ROOT = str(Path(flinkish.__file__).resolve().parents[1])
+#: ``-c`` and ``-m`` put the current directory first on the path. Python 3.10 has no ``-P`` against it, ``-I`` ignores
+#: PYTHONPATH, and PYTHONSAFEPATH would reach the programs that the process starts. ``sys`` itself is built in.
+_FIRST = "import sys\nif not getattr(sys.flags, 'safe_path', False): sys.path[:1] = {!r}\n"
+#: The command line ``flinkish``.
+FLINKISH = "from flinkish.cli import main\nsys.exit(main())"
+
+
+def python_command(code: str, *arguments: str, own: bool = True) -> list[str]:
+    """The command that runs code with this interpreter, without the current directory on its path.
+
+    Args:
+        code: what runs; it finds ``sys`` imported.
+        arguments: ``sys.argv[1:]``.
+        own: whether this very installation of flinkish is found before all others, whatever is installed.
+    """
+    return [sys.executable, "-c", _FIRST.format([ROOT] if own else []) + code, *arguments]
