@@ -86,18 +86,18 @@ def shortened(text: str, limit: int = MAX_TEXT) -> str:
 #: Shown in place of what may be a secret, as in Flink.
 HIDDEN = "******"
 
-#: Words that name secrets, within a key in lower case: those of Flink's GlobalConfiguration, and what else keys of
-#: Kafka, S3, Azure and URLs are made of.
+#: Words that name secrets, within a key in lower case; the only list. They are those of Flink's GlobalConfiguration, of
+#: Spark (spark.redaction.regex), of Hadoop (hadoop.security.sensitive-config-keys; not the classes of
+#: ``credentials.provider``), and what else keys of Kafka, S3, Azure and URLs are made of.
 _SECRET_KEY = re.compile(
-    r"passw(?:or)?d|pwd|passphrase|secret|token|api[._-]?key|service-key|auth-params|basic[._-]auth|jaas\.config|"
-    r"http-headers|private[._-]?key|account[._-]?key|sharedaccess(?:key|signature)|encryption[._-]?key|"
-    r"keystore[._-]?key|key[._-]pem|sig(?<![a-z0-9]sig)(?![a-z0-9])|signature(?<=[._-]signature)(?![a-z0-9])"
+    r"passw(?:or)?d|pwd|passphrase|[._-]pass(?![a-z0-9])|secret|token|api[._-]?key|service-key|auth-params|"
+    r"basic[._-]auth|jaas\.config|oauthbearer|authorization|cookie|http-headers|credential(?!s?[._-]?provider)|"
+    r"access[._-]?key|private[._-]?key|account[._-]?key|sharedaccesssignature|sas(?<![a-z0-9]sas)(?![a-z0-9])|"
+    r"encryption[._-]?(?:key|context|algorithm)|sensitive-config-keys|keystore[._-]?key|key[._-]pem|"
+    r"sig(?<![a-z0-9]sig)(?![a-z0-9])|signature(?<=[._-]signature)(?![a-z0-9])"
 )
-#: Names of headers whose values are secrets, of which each may be several words.
+#: Names of headers, whose values may be several words.
 _SECRET_HEADER = re.compile(r"(?:proxy-)?authorization|cookie|set-cookie|.*http-headers")
-
-#: What a text holds somewhere in which something may be assigned to one of these.
-_SECRET_WORD = re.compile(rf"{_SECRET_KEY.pattern}|authorization|cookie")
 #: The name of a key. Words of other texts look the same.
 _KEY = re.compile(r"[\w.-]+")
 #: What stands between a key and its value.
@@ -163,7 +163,7 @@ def redact(text: str) -> str:
     lower = text.lower()
     if "bearer" in lower:
         text = _BEARER.sub(rf"\1{HIDDEN}", text)
-    if _SECRET_WORD.search(lower):
+    if _SECRET_KEY.search(lower):
         text = _without(text, _assigned_secrets(text))
     return text
 
@@ -203,7 +203,7 @@ def _assigned_secrets(text: str) -> Iterator[tuple[int, int]]:
     while (word := _KEY.search(text, place)) is not None:
         place, key = word.end(), word[0].lower()
         header = _SECRET_HEADER.fullmatch(key) is not None
-        begin = _begin_of_value(text, word) if header or is_secret(key) else None
+        begin = _begin_of_value(text, word) if is_secret(key) else None
         if begin is None or text.startswith(HIDDEN, begin):
             continue
         end = _end_of_value(text, begin, _JAAS if "jaas.config" in key else _REST_OF_LINE if header else _PLAIN)

@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import ConfigurationError, OperationError, message_of
@@ -56,7 +56,7 @@ class Tls:
     """The certificate of the server: a PEM file with the private key and the chain of certificates."""
 
     file: str
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Check that the file can be used.

@@ -121,8 +121,8 @@ class Child:
 
     name: str
     program: str
-    arguments: list[str]
-    settings: dict[str, str]
+    arguments: list[str] = field(repr=False)
+    settings: dict[str, str] = field(repr=False)
     upload: str
     submitted_ms: int
     status: str = "RUNNING"

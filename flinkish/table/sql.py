@@ -352,7 +352,9 @@ def _definition(tokens: Tokens) -> TableDefinition:
     comment = _comment(tokens)
     options: dict[str, str] = {}
     if tokens.accept("WITH") and not tokens.accept("( )"):
+        tokens.private = True
         options = dict(tokens.in_brackets(lambda: _option(tokens)))
+        tokens.private = False
     like, rules = None, dict[str, str]()
     if tokens.accept("LIKE"):
         like = tokens.path()

@@ -27,6 +27,12 @@ _TOKEN = re.compile(
     r"|(?P<word>[^\W\d][\w$]*)|(?P<open>(?:'|`|/\*(?!\+)).*)|(?P<sign>/\*\+|=>|<>|!=|<=|>=|\|\||.)",
     re.DOTALL,
 )
+#: What errors leave out: comments, and texts, also if they do not end or stand in the quotes of other languages.
+_UNSHOWN = re.compile(
+    r"(--[^\n]*|/\*(?!\+)(?:.*?\*/|.*))|(`[^`]*`?)|(?:[xX]|[uU]&)?'[^']*(?:''[^']*)*'?|\"[^\"]*\"?", re.DOTALL
+)
+#: Behind this stand values, perhaps without quotes: the options of a table, of a hint, and what is SET.
+_VALUES = re.compile(r"\bWITH ?\(|/\*\+|(?<=\bSET )(?!BEGIN\b|;)|\bSET\(", re.IGNORECASE)
 _OPEN = {"'": "the quote ' is not closed", "`": "the quote ` is not closed", "/": "the comment /* is not closed"}
 #: Words that are no names unless they stand in backticks, because they go on with a query or an expression.
 RESERVED = frozenset(
@@ -57,6 +63,8 @@ class Tokens:
     def __init__(self, sql: str, what: str = "SQL", where: str = "execute_sql()") -> None:
         check_instance(sql, str, "the statement is", where, "give SQL as a text")
         self.sql, self.what, self.index, self.depth, self.height, self.weight = sql, what, 0, 0, 0, 0
+        #: whether what comes next may be a secret, which no error quotes
+        self.private = False
         self._lines = [0]
         if len(sql) > MAX_CHARACTERS:
             hint = "keep values in a file or a table that the statement reads"
@@ -185,7 +193,14 @@ class Tokens:
         token = self.next
         if token.upper in REFUSALS:
             self.refused(token.upper)
-        found = "the end" if token.kind == "end" else "a text" if token.kind == "text" else f"'{token.text:.60}'"
+        before = self.ahead(-1)  # of a text with a quote in it, the rest is behind it
+        hidden = self.private or before.kind == "text" and before.start + len(before.text) == token.start
+        named = token.kind in ("end", "text") or hidden
+        found = (
+            f"{'the' if token.kind == 'end' else 'a'} {token.kind.replace('quoted', 'name')}"
+            if named
+            else f"'{token.text:.60}'"
+        )
         raise self.error(f"the statement cannot be read at {found}", token.start, expected)
 
     def refused(self, construct: str) -> NoReturn:
@@ -195,9 +210,11 @@ class Tokens:
 
 
 def shown_sql(sql: Any) -> str:
-    """The beginning of a statement, for errors: without the options of a table, and what is SET."""
-    text = " ".join(str(sql)[:2_000].split())
-    return re.split(r"\bWITH \( ?'|(?<=^SET )", text, maxsplit=1, flags=re.IGNORECASE)[0][:300]
+    """The beginning of a statement, for errors: texts as '...', and no comments, no options and nothing that is SET."""
+    text = _UNSHOWN.sub(lambda found: " " if found[1] else found[2] or "'...'", str(sql)[:2_000])
+    if str(sql).count("'") % 2:
+        text = text.partition("'...'")[0]  # nobody knows where its texts end
+    return _VALUES.split(" ".join(text.split()), maxsplit=1)[0][:300].rstrip()
 
 
 def where_of(sql: str) -> str:

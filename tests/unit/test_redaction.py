@@ -62,7 +62,7 @@ WITHOUT_SECRETS = [
     "jdbc:sqlite:/x",
     "a@b: c = d",
     "the key: 5 of a record, primary_key=7, {'key': 'u42', 'keys': ['a', 'b']}",
-    "access.key=AKIA, ssl.keystore.location=/k, ssl.truststore.certificates=x, ssl.certificate.pem=x",
+    "ssl.keystore.location=/k, ssl.truststore.certificates=x, ssl.certificate.pem=x",
     "the password is wrong; no password was given",
     "invalid token: x",
     "Unexpected token: }; unrecognized token 'abc': was expecting a number",
@@ -91,7 +91,9 @@ KEYS = [
     *("fs.s3a.secret.key", "s3.secret-key", "AWS_SECRET_ACCESS_KEY", "client_secret", "X-Auth-Token", "session.token"),
     *("fs.azure.account.key.shop.dfs.core.windows.net", "AccountKey", "SharedAccessKey", "fs.s3a.encryption.key"),
     *("api_key", "api-key", "apikey", "ssl.keystore.key", "ssl.key.pem", "private_key", "service-key", "auth-params"),
-    *("basic-auth", "basic.auth.user.info", "sig", "X-Amz-Signature"),
+    *("basic-auth", "basic.auth.user.info", "sig", "X-Amz-Signature", "fs.s3a.access.key", "AWS_ACCESS_KEY_ID"),
+    *("accesskey", "dfs.adls.oauth2.credential", "gcs.credentials.json", "fs.azure.sas.shop.blob", "ssl.keystore.pass"),
+    *("fs.s3a.bucket.a.server-side-encryption.key", "sasl.oauthbearer.jwks.endpoint.url"),
 ]
 #: How a value without blanks and quotes is assigned to a key.
 PLAIN = [
@@ -224,6 +226,35 @@ def test_settings_have_no_secrets_in_keys_and_values() -> None:
     }
     assert "hidden" not in str(redacted(settings)) + str(Configuration.from_dict(settings))
     assert redacted(settings)["pipeline.name"] == "shown"
+
+
+#: Keys that Flink, Spark or Hadoop hide by default, and more whose values are several words; and keys that nobody hides.
+HIDDEN_KEYS = [
+    *KEYS,
+    *("authorization", "http.authorization.header", "Proxy-Authorization", "flink.source.http-headers", "set-cookie"),
+    *("sasl.jaas.config", "fs.s3a.encryption.algorithm", "fs.s3a.encryption.context", "spark.sas", "sas-key"),
+    *("hadoop.security.sensitive-config-keys", "fs.azure.account.oauth2.client.secret", "fs.adl.oauth2.refresh.token"),
+    *("my.oauth.password", "fs.s3.awsSecretAccessKey", "spark.ssl.keyPassword", "env.AWS_SESSION_TOKEN", "db_pass"),
+]
+SHOWN_KEYS = [
+    *("pipeline.name", "fs.s3a.aws.credentials.provider", "hadoop.security.credential.provider.path", "state.backend"),
+    *(
+        "sasl.mechanism",
+        "security.protocol",
+        "s3.path-style-access",
+        "pipeline.passes",
+        "parallelism.default",
+        "bypass",
+    ),
+    *("ssl.keystore.location", "key.serializer", "sassafras", "fs.s3a.endpoint", "access.mode", "design", "disaster"),
+]
+
+
+def test_one_list_says_which_settings_every_view_hides() -> None:
+    settings = {f"{key}": "HUNTER2" for key in [*HIDDEN_KEYS, *SHOWN_KEYS]}
+    assert {key for key, value in redacted(settings).items() if value == "******"} == set(HIDDEN_KEYS)
+    assert str(Configuration.from_dict(settings)).count("HUNTER2") == len(SHOWN_KEYS)
+    assert not [key for key in HIDDEN_KEYS if "HUNTER2" in redact(f"{key}=HUNTER2") + redact(f"'{key}': 'HUNTER2'")]
 
 
 def test_lines_that_tasks_log_have_no_secrets() -> None:

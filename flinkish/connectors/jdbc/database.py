@@ -202,7 +202,8 @@ def split_url(plain: str) -> ServerUrl:
 def _host_and_port(server: str) -> tuple[str, str]:
     match = re.fullmatch(r"(\[[^]]*\]|[^:]*)(?::(\d+))?", server)
     if match is None:
-        raise ConfigurationError(f"'{server}' is no server", where="JdbcSink", expected="host or host:port")
+        shown = server.partition(":")[0]  # with a / in it, a part of the password stands behind that
+        raise ConfigurationError(f"'{shown}:...' is no server", where="JdbcSink", expected="host or host:port")
     return unquote(match[1].strip("[]")), match[2] or ""
 
 
@@ -235,7 +236,8 @@ def parse_url(url: str, user: str | None = None, password: str | None = None) ->
         if re.match(dialect.scheme, plain):
             return dialect.location(plain, url, user, password)
     raise ConfigurationError(
-        f"the database URL '{url}' is of no kind that is supported",
+        # not the rest of it: other databases have passwords in places that are not known here
+        f"the database URL '{re.split('[^a-z]', plain, maxsplit=1)[0]}...' is of no kind that is supported",
         where="JdbcSink",
         expected=", ".join(dialect.forms for dialect in dialects),
     )

@@ -211,12 +211,12 @@ class JobSettings:
     standby_replicas: int = 0
     #: most Spark tasks of a level or of a source; None: one per subtask
     spark_partitions: int | None = None
-    job_parameters: dict[str, str] = field(default_factory=dict)
+    job_parameters: dict[str, str] = field(default_factory=dict, repr=False)
     #: name of each cached file -> its path on the node of the task
     cached_files: dict[str, str] = field(default_factory=dict)
     #: files that the driver has shipped in addition to the program
     shipped: ShippedFiles = NO_FILES
-    configuration: dict[str, str] = field(default_factory=dict)
+    configuration: dict[str, str] = field(default_factory=dict, repr=False)
     #: tasks report what each epoch changes in their state, for incremental checkpoints
     changelog: bool = False
     #: installed packages whose classes stored values may be instances of

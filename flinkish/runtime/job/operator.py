@@ -85,13 +85,13 @@ class OperatorContext:
     operator_state: OperatorState
     #: one key selector for each input if this is the head operator of a keyed vertex, else ()
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
-    job_parameters: dict[str, str] = field(default_factory=dict)
+    job_parameters: dict[str, str] = field(default_factory=dict, repr=False)
     #: name of each cached file -> its path on this node
     cached_files: dict[str, str] = field(default_factory=dict)
     #: the accumulators of the operator, which are totalled over the whole job
     accumulators: OperatorAccumulators = field(default_factory=lambda: OperatorAccumulators(""))
     #: the JSON-able configuration of the job
-    configuration: dict[str, str] = field(default_factory=dict)
+    configuration: dict[str, str] = field(default_factory=dict, repr=False)
     #: the line of the program that has added the operator, as a traceback shows it; "" if it is not known
     added_at: str = ""
     #: the warnings that were given of the operator in this process
