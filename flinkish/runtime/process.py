@@ -6,8 +6,8 @@ known, and nothing is said.
 
 from __future__ import annotations
 
-import glob
 import os
+import stat
 import struct
 import time
 from functools import cache
@@ -115,8 +115,10 @@ def _limit() -> dict[str, int]:
         return {}
 
 
-#: Where HotSpot leaves the counters that ``jstat`` reads, unless it is told not to (``-XX:-UsePerfData``).
-COUNTERS = "/tmp/hsperfdata_*/{}"
+#: Where HotSpot leaves the counters of a user that ``jstat`` reads, unless it is told not to (``-XX:-UsePerfData``). All
+#: users of the machine write to the folder above it.
+COUNTERS = "/tmp/hsperfdata_{}"
+_MAX_COUNTERS, _LEAST_ENTRY = 1 << 20, 20
 _USED_AND_COMMITTED = {"used": "used", "capacity": "committed"}
 
 
@@ -129,13 +131,12 @@ def jvm_memory(pid: int) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     try:
-        (path,) = glob.glob(COUNTERS.format(pid))
-        data = Path(path).read_bytes()
+        data = _counters(pid)
         order = "<" if data[4] == 1 else ">"
         entry, count = struct.unpack_from(f"{order}ii", data, 24)
         for _ in range(count):
             length, name_at, _, kind, _, _, _, value_at = struct.unpack_from(f"{order}iiicbbbi", data, entry)
-            if length <= 0:
+            if length < _LEAST_ENTRY:
                 return {}
             name = data[entry + name_at : data.index(0, entry + name_at)].decode()
             of, _, figure = name.rpartition(".")
@@ -145,9 +146,22 @@ def jvm_memory(pid: int) -> dict[str, int]:
                     key = f"{area}_{_USED_AND_COMMITTED[figure]}"
                     found[key] = found.get(key, 0) + struct.unpack_from(f"{order}q", data, entry + value_at)[0]
             entry += length
-    except (OSError, ValueError, IndexError, struct.error):
+    except (OSError, LookupError, ValueError, ImportError, AttributeError, struct.error):
         return {}
     return found
+
+
+def _counters(pid: int) -> bytes:
+    """The counters of a JVM of this user, in a folder of this user: nobody else chooses what is read."""
+    import pwd  # not on Windows
+
+    user, flags = os.geteuid(), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    folder = COUNTERS.format(pwd.getpwuid(user).pw_name)
+    around = os.lstat(folder)
+    with open(os.open(f"{folder}/{pid}", flags), "rb") as opened:
+        found = os.fstat(opened.fileno())
+        of_kind = stat.S_ISDIR(around.st_mode) and stat.S_ISREG(found.st_mode) and found.st_size <= _MAX_COUNTERS
+        return opened.read(_MAX_COUNTERS) if of_kind and around.st_uid == found.st_uid == user else b""
 
 
 _looked_s: float | None = None

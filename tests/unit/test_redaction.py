@@ -228,7 +228,7 @@ def test_settings_have_no_secrets_in_keys_and_values() -> None:
     assert redacted(settings)["pipeline.name"] == "shown"
 
 
-#: Keys that Flink, Spark or Hadoop hide by default, and more whose values are several words; and keys that nobody hides.
+#: Keys that Flink, Spark or Hadoop hide by default, and others like them; and keys that nobody hides.
 HIDDEN_KEYS = [
     *KEYS,
     *("authorization", "http.authorization.header", "Proxy-Authorization", "flink.source.http-headers", "set-cookie"),
@@ -251,7 +251,7 @@ SHOWN_KEYS = [
 
 
 def test_one_list_says_which_settings_every_view_hides() -> None:
-    settings = {f"{key}": "HUNTER2" for key in [*HIDDEN_KEYS, *SHOWN_KEYS]}
+    settings = {key: "HUNTER2" for key in [*HIDDEN_KEYS, *SHOWN_KEYS]}
     assert {key for key, value in redacted(settings).items() if value == "******"} == set(HIDDEN_KEYS)
     assert str(Configuration.from_dict(settings)).count("HUNTER2") == len(SHOWN_KEYS)
     assert not [key for key in HIDDEN_KEYS if "HUNTER2" in redact(f"{key}=HUNTER2") + redact(f"'{key}': 'HUNTER2'")]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
+import pwd
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -133,8 +134,65 @@ KNOWN = {"heap_used": 30, "heap_committed": 50, "metaspace_used": 7}
 def test_the_memory_of_a_jvm_is_that_of_its_counters(
     data: bytes | None, known: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "hsperfdata_me").mkdir()
+    folder = counters_of(pwd.getpwuid(os.geteuid()).pw_name, tmp_path, monkeypatch)
     if data is not None:
-        (tmp_path / "hsperfdata_me" / "7").write_bytes(data)
-    monkeypatch.setattr(process, "COUNTERS", f"{tmp_path}/hsperfdata_*/{{}}")
+        (folder / "7").write_bytes(data)
     assert jvm_memory(7) == known
+
+
+def counters_of(user: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the counters of a user in a folder where all users write."""
+    monkeypatch.setattr(process, "COUNTERS", f"{folder}/hsperfdata_{{}}")
+    made = folder / f"hsperfdata_{user}"
+    made.mkdir()
+    return made
+
+
+def _of_another_user(folder: Path, file: Path) -> None:
+    os.chown(folder, 65_534, -1)
+
+
+def _file_of_another_user(folder: Path, file: Path) -> None:
+    os.chown(file, 65_534, -1)
+
+
+def _a_link(folder: Path, file: Path) -> None:
+    file.rename(folder.parent / "elsewhere")
+    file.symlink_to(folder.parent / "elsewhere")
+
+
+def _a_folder_that_is_a_link(folder: Path, file: Path) -> None:
+    folder.rename(folder.parent / "elsewhere")
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def _a_pipe(folder: Path, file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def _too_large(folder: Path, file: Path) -> None:
+    os.truncate(file, (1 << 20) + 1)
+
+
+def _a_folder_of_another_name(folder: Path, file: Path) -> None:
+    folder.rename(folder.with_name("hsperfdata_mallory"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(_of_another_user, _file_of_another_user, _a_link, _a_folder_that_is_a_link, _a_pipe, _too_large),
+        _a_folder_of_another_name,
+    ],
+)
+def test_counters_that_others_may_have_chosen_are_not_read(
+    change: Callable[[Path, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if change in (_of_another_user, _file_of_another_user) and os.geteuid():
+        pytest.skip("only root gives files away")
+    folder = counters_of(pwd.getpwuid(os.geteuid()).pw_name, tmp_path, monkeypatch)
+    (folder / "7").write_bytes(counters("<", *SOME))
+    assert jvm_memory(7) == KNOWN
+    change(folder, folder / "7")
+    assert jvm_memory(7) == {}
