@@ -1,7 +1,8 @@
 """Who may ask: a token that each driver makes for itself, the host that a request names, and the page that it is from.
 
-Rule: the token is in a file that this user alone can read and, as a cookie, in a browser that was given it. It is in no
-log, no job directory, no command line and no description.
+Rule: the token is in a file that this user alone can read. It is in no log, no job directory, no command line and no
+description. A browser that was given it gets a cookie instead, since browsers send cookies to all ports of a host. It
+is made of the token and of the server, so that it is no token, and is worth nothing at another server.
 
 A page of somebody else that is open in the user's browser can send requests to this machine, too. So a request must
 name a host that this driver is known by (a foreign name may have been pointed at this machine), and one that carries
@@ -78,6 +79,7 @@ class Access:
         any_address: whether a request may also name an address in figures, which nobody can point elsewhere.
         secure: whether the server speaks HTTPS.
         token_file: where the token is, for messages; None: there is none.
+        server: where the server is reached, for which alone its cookie counts.
     """
 
     token: str | None
@@ -85,14 +87,17 @@ class Access:
     any_address: bool = False
     secure: bool = False
     token_file: Path | None = field(default=None, compare=False)
+    server: str = ""
 
     def __repr__(self) -> str:
         return f"<access to {', '.join(self.names) or 'this machine'}>"
 
     @property
-    def cookie_name(self) -> str:
-        """The name of the cookie: all drivers of a machine share a browser's cookies, whatever their ports."""
-        return f"flinkish-{hashlib.sha256((self.token or '').encode()).hexdigest()[:12]}"
+    def cookie(self) -> tuple[str, str]:
+        """The name of the cookie, of its own since all drivers of a machine share a browser's cookies; and its value,
+        which tells nothing of the token."""
+        value = hmac.digest((self.token or "").encode(), f"page of {self.server}".encode(), "sha256").hex()
+        return f"flinkish-{hashlib.sha256(value.encode()).hexdigest()[:12]}", value
 
     def check(self, path: str, query: str, headers: Mapping[str, str]) -> Refused | LetIn | None:
         """Whether a request is answered (None), and what it is told otherwise.
@@ -124,7 +129,8 @@ class Access:
         if path in PAGES and "token" in query:
             brought = parse_qs(query, max_num_fields=20).get("token", [""])[-1]
             return LetIn(self._cookie(), f".{path}") if self._is_token(brought) else self._refused()
-        if any(self._is_token(value) for value in _cookies(headers.get("cookie", ""), self.cookie_name)):
+        name, wanted = self.cookie
+        if any(_is_same(value, wanted) for value in _cookies(headers.get("cookie", ""), name)):
             return self._refused_page(path, headers)
         return self._refused()
 
@@ -148,12 +154,12 @@ class Access:
 
     def _is_token(self, given: str) -> bool:
         assert self.token is not None
-        return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.token.encode())
+        return _is_same(given, self.token)
 
     def _cookie(self) -> str:
         # without a path it is for the folder that the browser sees, behind a proxy too
         secure = "; Secure" if self.secure else ""
-        return f"{self.cookie_name}={self.token}; HttpOnly; SameSite=Strict{secure}"
+        return f"{'='.join(self.cookie)}; HttpOnly; SameSite=Strict{secure}"
 
     def _is_known(self, host: str) -> bool:
         name = _name_of(host)
@@ -189,6 +195,10 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted.encode())
 
 
 def _cookies(header: str, name: str) -> list[str]:

@@ -113,7 +113,7 @@ class RestEndpoint:
             names = {
                 name for name in (named, None if local else socket.gethostname(), None if local else address) if name
             }
-            access = Access(token, sorted(names), not local, tls is not None, self.token_file)
+            access = Access(token, sorted(names), not local, tls is not None, self.token_file, self.url)
             # a driver runs its own program alone
             submits = beyond is not None and configuration.get(session.SUBMIT_ENABLE)
             features = Features(submits, configuration.get(rest.CANCEL_ENABLE))

@@ -115,8 +115,7 @@ def _limit() -> dict[str, int]:
         return {}
 
 
-#: Where HotSpot leaves the counters of a user that ``jstat`` reads, unless it is told not to (``-XX:-UsePerfData``). All
-#: users of the machine write to the folder above it.
+#: Where HotSpot leaves the counters of a user that ``jstat`` reads, unless it is told not to (``-XX:-UsePerfData``).
 COUNTERS = "/tmp/hsperfdata_{}"
 _MAX_COUNTERS, _LEAST_ENTRY = 1 << 20, 20
 _USED_AND_COMMITTED = {"used": "used", "capacity": "committed"}

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from flinkish.common.text import text_writer
 from flinkish.common.typeinfo import Types
-from flinkish.table.functions import Run, Values, by_numpy, fit_decimal, holds, rounded
+from flinkish.table.functions import Run, Values, by_numpy, check_size, fit_decimal, holds, rounded
 from flinkish.table.logical_types import MAX_LENGTH, STRING, LogicalType, as_decimal, decimal
 
 _Cast = Callable[[Run, Values, LogicalType, LogicalType], Values]
@@ -120,6 +120,7 @@ def _sized(run: Run, values: Values, source: LogicalType, target: LogicalType) -
     if target.precision < MAX_LENGTH and (not source.is_text or source.precision > target.precision):
         values = pc.utf8_slice_codeunits(values, 0, target.precision)
     if target.root == "CHAR" and source.sizes != target.sizes:
+        check_size(target.precision)
         values = pc.utf8_rpad(values, target.precision, " ")
     return values
 
@@ -174,6 +175,7 @@ def _cut_bytes(run: Run, values: Values, source: LogicalType, target: LogicalTyp
     if target.precision == MAX_LENGTH:
         return data
     if target.root == "BINARY" and source.sizes != target.sizes:
+        check_size(target.precision)
         zeros = pa.scalar(bytes(target.precision), data.type)
         data = pc.binary_join_element_wise(data, zeros, pa.scalar(b"", data.type))
     return pc.binary_slice(data, 0, target.precision)

@@ -32,6 +32,16 @@ VARIES: Any = object()
 #: Exact arithmetic of DECIMALs of any size.
 EXACT = Context(prec=400)
 
+#: The most characters of a text that a function makes, and of all that one call makes of a batch: Java's texts have up
+#: to 2^31 - 1, which no worker has the memory for, and no column of Arrow has more bytes.
+MAX_MADE, MAX_MADE_OF_BATCH = 1 << 26, 1 << 28
+
+
+def check_size(size: int) -> None:
+    """Raises ValueError: a function is about to make a text, or bytes, of more than `MAX_MADE`."""
+    if size > MAX_MADE:
+        raise ValueError(f"the result would have {size:,} characters, of which {MAX_MADE:,} are the most")
+
 
 class Failure(NamedTuple):
     """Rows for which there is no answer, and why: a function of the position of the row among ``rows``."""
@@ -96,13 +106,19 @@ class Run:
         calls, indices = _distinct([columns[position] for position in varying])
         results: list[Any] = []
         errors: dict[int, str] = {}
+        size = 0
         for call in calls:
             for position, value in zip(varying, call, strict=True):
                 given[position] = value
             try:
-                results.append(None if strict and None in call else function(*given))
-            except ValueError as error:
-                errors[len(results)] = str(error)
+                made = None if strict and None in call else function(*given)
+                size += len(made) if isinstance(made, (str, bytes)) else 0
+                if size > MAX_MADE_OF_BATCH:
+                    raise ValueError(f"the results of a batch have more than {MAX_MADE_OF_BATCH:,} characters")
+                results.append(made)
+            except (ValueError, ArithmeticError) as error:
+                told = isinstance(error, ValueError)
+                errors[len(results)] = str(error) if told else f"no number is the result ({type(error).__name__})"
                 results.append(None)
         found = pa.array(results, arrow)
         if errors:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.table import logical_types as sql
-from flinkish.table.functions import Argument, Kernel, Run, Values, by_value, plain, row
+from flinkish.table.functions import Argument, Kernel, Run, Values, by_value, check_size, plain, row
 from flinkish.table.logical_types import BOOLEAN, BYTES, INT, STRING, LogicalType
 
 
@@ -82,6 +82,7 @@ def _padded(left: bool, text: str, size: int, by: str) -> str | None:
         return None
     if missing <= 0:
         return text[:size]
+    check_size(size)
     filling = (by * (missing // len(by) + 1))[:missing]
     return filling + text if left else text + filling
 
@@ -93,10 +94,29 @@ def _overlaid(text: str, new: str, start: int, length: int | None = None) -> str
     return text[: start - 1] + new + (text[start - 1 + size :] if size >= 0 else text[start - 1 :])
 
 
+#: By texts of this length Arrow replaces: no text becomes much longer.
+_SHORT = 64
+
+
+def _repeated(text: str, count: int) -> str:
+    check_size(len(text) * count)
+    return text * count
+
+
 def _replaced(run: Run, text: Values, old: Values, new: Values) -> Values:
-    if _fixed(old, new) and old.as_py():
+    if _fixed(old, new) and old.as_py() and len(new.as_py()) <= _SHORT:
         return pc.replace_substring(text, old.as_py(), new.as_py())
-    return run.each(lambda text, old, new: text.replace(old, new) if old else text, text, old, new)
+
+    def replaced(text: str, old: str, new: str) -> str:
+        check_size(len(text) + text.count(old) * (len(new) - len(old)) if old else 0)
+        return text.replace(old, new) if old else text
+
+    return run.each(replaced, text, old, new)
+
+
+def _replaced_matches(text: str, pattern: str, new: str) -> str:
+    check_size(len(text) + len(regex(pattern).findall(text)) * len(new) if len(new) > 1 else 0)
+    return regex(pattern).sub(lambda found: new, text)
 
 
 def _position(run: Run, part: Values, text: Values, *start: Values) -> Values:
@@ -135,7 +155,7 @@ row("CONCAT", "text text*", plain(lambda *texts: pc.binary_join_element_wise(*te
 row("CONCAT_WS", "text text*", _joined_with, STRING)
 row("CHAR_LENGTH", "text", plain(lambda text: pc.cast(pc.utf8_length(text), pa.int32())), INT)
 row("REVERSE", "text", plain(pc.utf8_reverse), STRING)
-row("REPEAT", "text int", by_value(lambda text, n: text * max(n, 0)), STRING)
+row("REPEAT", "text int", by_value(_repeated), STRING)
 row("LPAD", "text int text", by_value(partial(_padded, True)), STRING)
 row("RPAD", "text int text", by_value(partial(_padded, False)), STRING)
 row(
@@ -211,7 +231,7 @@ def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
 for _name, _signature, _function, _result in (
     ("REGEXP", "text text", lambda text, pattern: regex(pattern).search(text) is not None, BOOLEAN),
     ("REGEXP_EXTRACT", "text text int?", _extracted, STRING),
-    ("REGEXP_REPLACE", "text text text", lambda text, by, new: regex(by).sub(lambda found: new, text), STRING),
+    ("REGEXP_REPLACE", "text text text", _replaced_matches, STRING),
     ("REGEXP_COUNT", "text text", lambda text, pattern: len(regex(pattern).findall(text)), INT),
     ("REGEXP_SUBSTR", "text text", _extracted, STRING),
 ):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from flinkish.common.time import Instant
-from flinkish.errors import FlinkishError, MalformedRecordError
+from flinkish.errors import FlinkishError, MalformedRecordError, message_of
 from flinkish.table import casts, functions_nested, functions_text, functions_time, operators, syntax
 from flinkish.table import logical_types as sql
 from flinkish.table.functions import FUNCTIONS, VARIES, Argument, Failure, Run, Values
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from flinkish.table.plan import Field
     from flinkish.table.planner import Planner
     from flinkish.table.udf import UserFunction
+
+#: The longest text that the planner computes.
+_MAX_FOLDED = 1 << 16
 
 # their rows are in FUNCTIONS
 _ = functions_nested, functions_text, functions_time, operators
@@ -107,7 +110,13 @@ class Node:
                 run.inner = inner
             else:
                 run.failures = [failure for each in inner for failure in each]
-            values.append(node._compute(run, columns, [values[position] for position in links]))
+            try:
+                values.append(node._compute(run, columns, [values[position] for position in links]))
+            except (pa.ArrowCapacityError, ArithmeticError, MemoryError, ValueError) as error:
+                if isinstance(node, UserCall) or isinstance(error, FlinkishError):
+                    raise
+                values.append(pa.scalar(None, node.type.arrow))
+                run.fail(pa.scalar(True), f"{node.text:.100}: {message_of(error)}")
             failures.append(run.failures)
         return values[-1], failures[-1]
 
@@ -349,13 +358,15 @@ class _Resolver:
         return tuple(self._folded(self._converted(arg, to)) if _becomes(arg.type, to) else arg for arg, to in pairs)
 
     def _folded(self, node: Node) -> Node:
-        """A call of constants is computed here, as Flink's planner does. One that fails does so when a row needs it."""
+        """A call of constants is computed here, as in Flink. One that fails does so when a row needs it, and
+        a long text is made where it is needed: the plan goes to all workers."""
         if not node.args or not all(isinstance(arg, Constant) for arg in node.args) or not node.constant:
             return node
         values, failures = node.evaluated(_NO_COLUMNS, 0, 1)
         if failures or node.type.root == "RAW":
             return node
-        return Constant(node.type, (values if isinstance(values, pa.Scalar) else values[0]).as_py())
+        value = (values if isinstance(values, pa.Scalar) else values[0]).as_py()
+        return node if isinstance(value, (str, bytes)) and len(value) > _MAX_FOLDED else Constant(node.type, value)
 
     def _user_call(self, user: UserFunction, args: tuple[Node, ...], call: syntax.Call) -> Node:
         declared = user.argument_types

@@ -251,7 +251,7 @@ SHOWN_KEYS = [
 
 
 def test_one_list_says_which_settings_every_view_hides() -> None:
-    settings = {key: "HUNTER2" for key in [*HIDDEN_KEYS, *SHOWN_KEYS]}
+    settings = dict.fromkeys([*HIDDEN_KEYS, *SHOWN_KEYS], "HUNTER2")
     assert {key for key, value in redacted(settings).items() if value == "******"} == set(HIDDEN_KEYS)
     assert str(Configuration.from_dict(settings)).count("HUNTER2") == len(SHOWN_KEYS)
     assert not [key for key in HIDDEN_KEYS if "HUNTER2" in redact(f"{key}=HUNTER2") + redact(f"'{key}': 'HUNTER2'")]

@@ -15,8 +15,10 @@ from tests.support.rest_jobs import HOST, KNOWN, TOKEN
 
 LOCAL = Access(TOKEN)
 OPEN = Access(None)
+#: of the same token, which a file holds for several drivers
+AT_ANOTHER_PORT = Access(TOKEN, server="http://localhost:9999")
 ELSEWHERE = Access(TOKEN, ["driver.example"], any_address=True)
-COOKIE = f"{LOCAL.cookie_name}={TOKEN}"
+COOKIE = "=".join(LOCAL.cookie)
 
 
 def code_of(access: Access, headers: Mapping[str, str], path: str = "/jobs", query: str = "") -> int | str | None:
@@ -35,8 +37,13 @@ ROWS = [
     ("another scheme", LOCAL, {"host": HOST, "authorization": f"Basic {TOKEN}"}, 401),
     ("two headers", LOCAL, {"host": HOST, "authorization": f"Bearer {TOKEN}, Bearer {TOKEN}"}, 401),
     ("the cookie", LOCAL, {"host": HOST, "cookie": f"a=b; {COOKIE}"}, None),
-    ("a wrong cookie", LOCAL, {"host": HOST, "cookie": f"{LOCAL.cookie_name}=no"}, 401),
-    ("the cookie of another driver", LOCAL, {"host": HOST, "cookie": f"flinkish-0={TOKEN}"}, 401),
+    ("a wrong cookie", LOCAL, {"host": HOST, "cookie": f"{LOCAL.cookie[0]}=no"}, 401),
+    ("the token as a cookie", LOCAL, {"host": HOST, "cookie": f"{LOCAL.cookie[0]}={TOKEN}"}, 401),
+    ("the cookie as a token", LOCAL, {"host": HOST, "authorization": f"Bearer {LOCAL.cookie[1]}"}, 401),
+    ("the cookie of another driver", LOCAL, {"host": HOST, "cookie": f"flinkish-0={LOCAL.cookie[1]}"}, 401),
+    ("the cookie of another token", LOCAL, {"host": HOST, "cookie": "=".join(Access("x" * 32).cookie)}, 401),
+    ("the cookie of another server", LOCAL, {"host": HOST, "cookie": "=".join(AT_ANOTHER_PORT.cookie)}, 401),
+    ("its value by our name", LOCAL, {"host": HOST, "cookie": f"{LOCAL.cookie[0]}={AT_ANOTHER_PORT.cookie[1]}"}, 401),
     ("a wrong header beside the cookie", LOCAL, {"host": HOST, "cookie": COOKIE, "authorization": "Bearer no"}, 401),
     ("the cookie, from a page of ours", LOCAL, {"host": HOST, "cookie": COOKIE, "sec-fetch-site": "same-origin"}, None),
     ("the cookie, from the user", LOCAL, {"host": HOST, "cookie": COOKIE, "sec-fetch-site": "none"}, None),
@@ -107,7 +114,7 @@ def test_the_cookie_of_a_server_with_https_is_sent_to_nobody_else() -> None:
 
 
 def test_neither_the_name_of_the_cookie_nor_the_text_of_the_object_tells_the_token() -> None:
-    assert TOKEN not in LOCAL.cookie_name + repr(LOCAL)
+    assert TOKEN not in "".join(LOCAL.cookie) + repr(LOCAL)
 
 
 # ------------------------------------------------------------------ the file

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
 
@@ -119,6 +124,46 @@ def test_a_token_of_the_users_own_is_taken_and_kept(tmp_path: Path) -> None:
     finally:
         endpoint.stop()
     assert file.read_text() == "a-token-of-my-own"
+
+
+class Listening(BaseHTTPRequestHandler):
+    """Somebody else's server at another port of this machine, to which a browser sends the cookies of its host."""
+
+    heard: list[str] = []
+
+    def do_GET(self) -> None:
+        self.heard.append(self.headers.get("Cookie", ""))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_what_another_port_hears_of_a_browser_is_no_token_and_opens_no_other_server(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token-of-my-own")
+    file.chmod(0o600)
+    first, second = (started(flinkish_rest_token__file=str(file)) for _ in range(2))
+    assert first is not None and second is not None
+    listener = HTTPServer(("127.0.0.1", 0), Listening)
+    threading.Thread(target=listener.serve_forever, daemon=True).start()
+    browser = build_opener(HTTPCookieProcessor(), ProxyHandler({}))
+    try:
+        with suppress(HTTPError):  # it serves no page here
+            browser.open(f"{first.url}/?token=a-token-of-my-own")
+        assert browser.open(f"{first.url}/jobs").status == 200
+        browser.open(f"http://127.0.0.1:{listener.server_port}/")
+        (heard,) = Listening.heard
+        value = heard.partition("=")[2]
+        assert len(value) == 64 and "a-token-of-my-own" not in heard
+        assert [fetched(f"{one.url}/jobs", value)[0] for one in (first, second)] == [401, 401]
+        assert fetched(f"{second.url}/jobs", headers={"Cookie": heard})[0] == 401
+    finally:
+        listener.shutdown()
+        listener.server_close()
+        first.stop()
+        second.stop()
 
 
 def test_without_a_token_only_this_machine_is_listened_to() -> None:

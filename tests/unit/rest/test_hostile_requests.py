@@ -24,7 +24,7 @@ FOREIGN_HOST = {**KNOWN, "host": "evil.example"}
 FOREIGN_ORIGIN = {**KNOWN, "origin": "http://evil.example"}
 FOREIGN_PAGE = {
     "host": HOST,
-    "cookie": f"{Access(TOKEN).cookie_name}={TOKEN}",
+    "cookie": "=".join(Access(TOKEN).cookie),
     "sec-fetch-site": "cross-site",
 }
 

@@ -314,7 +314,7 @@ STRANGERS: list[tuple[str, Mapping[str, str]]] = [
     ("a foreign origin", {**KNOWN, "origin": "http://evil.example"}),
     (
         "a foreign page",
-        {"host": HOST, "cookie": f"{Access(TOKEN).cookie_name}={TOKEN}", "sec-fetch-site": "cross-site"},
+        {"host": HOST, "cookie": "=".join(Access(TOKEN).cookie), "sec-fetch-site": "cross-site"},
     ),
 ]
 

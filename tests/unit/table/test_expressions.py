@@ -6,6 +6,7 @@ Answers are compared with Flink's in `test_recorded_answers.py`.
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from flinkish.table.catalog import Catalog
 from flinkish.table.logical_types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, LogicalType, of_type_info
 from flinkish.table.plan import Field
 from flinkish.table.planner import Planner
-from flinkish.table.resolved import InputColumn, Node, aggregate_type, resolve_expression
+from flinkish.table.resolved import Constant, InputColumn, Node, aggregate_type, resolve_expression
 from flinkish.table.sql import parse_expression
 from flinkish.table.syntax import Call, Cast, Column, Literal
 from flinkish.table.udf import UserFunction, udf
@@ -69,6 +70,59 @@ def values(node: Node, columns: pa.RecordBatch) -> list[Any]:
 def test_what_does_not_fit_is_refused_with_place_and_remedy(expression: str, said: str) -> None:
     with pytest.raises(ProgramError, match=said):
         resolved(expression)
+
+
+TOO_LONG = r"would have [0-9,]+ characters, of which 67,108,864 are the most"
+
+
+@pytest.mark.parametrize(
+    ("expression", "named"),
+    [
+        ("REPEAT('a', 2000000000)", "REPEAT"),
+        ("REPEAT('ab', 2147483647)", "REPEAT"),
+        ("REPEAT(REPEAT('a', 60000), 60000)", "REPEAT"),
+        ("CONCAT(REPEAT('a', 1000000000), REPEAT('a', 1000000000))", "REPEAT"),
+        ("TO_BASE64(REPEAT('a', 1000000000))", "REPEAT"),
+        ("ARRAY[REPEAT('a', 1000000000)]", "REPEAT"),
+        ("JSON_VALUE(REPEAT('1', 1000000000), '$')", "REPEAT"),
+        ("LPAD('a', 2000000000, 'b')", "LPAD"),
+        ("RPAD('a', 2147483647, 'b')", "RPAD"),
+        ("REPLACE(REPEAT('a', 60000), 'a', REPEAT('b', 60000))", "REPLACE"),
+        ("REGEXP_REPLACE(REPEAT('a', 60000), 'a', REPEAT('b', 60000))", "REGEXP_REPLACE"),
+        ("CAST('a' AS CHAR(2000000000))", "CAST"),
+        ("CAST(a AS CHAR(2000000000))", "CAST"),
+        ("CAST(X'00' AS BINARY(2000000000))", "CAST"),
+        ("REPEAT(s, a)", "REPEAT"),
+        ("LPAD(s, a, 'x')", "LPAD"),
+        ("REPLACE(REPEAT(s, 50000), 'x', REPEAT(s, 50000))", "REPLACE"),
+    ],
+)
+def test_no_function_makes_a_text_without_bound(expression: str, named: str) -> None:
+    node = resolved(expression)
+    columns = batch(a=[2_000_000_000, 1], s=["x", "y"])
+    with pytest.raises(MalformedRecordError, match=rf"(?s){TOO_LONG}.*{named}"):
+        node(columns, 0)
+
+
+def test_the_planner_computes_short_texts_only() -> None:
+    assert isinstance(resolved("REPEAT('ab', 3)"), Constant) and isinstance(resolved("REPEAT('a', -1)"), Constant)
+    later = resolved("CHAR_LENGTH(REPEAT('a', 1000000))")
+    assert not isinstance(later, Constant) and values(later, batch(a=[1, 2])) == [1_000_000] * 2
+    assert values(resolved("CASE WHEN 1 > 2 THEN REPEAT('a', 2000000000) ELSE 'x' END"), batch(a=[1])) == ["x"]
+    not_taken = resolved("CASE WHEN a = 2 THEN LPAD(s, a, 'x') ELSE CAST(a AS STRING) END")
+    assert values(not_taken, batch(a=[2_000_000_000, 2], s=["x", "y"])) == ["2000000000", "xy"]
+
+
+def test_the_texts_of_a_batch_are_bounded_together() -> None:
+    node = resolved("REPEAT(s, 60000000)")
+    with pytest.raises(MalformedRecordError, match=r"of a batch have more than 268,435,456 characters.*REPEAT"):
+        node(batch(s=[chr(97 + n) for n in range(5)]), 0)
+
+
+@pytest.mark.parametrize("expression", ["ROUND(d, -2000000000)", "TRUNCATE(x, 2000000000)"])
+def test_a_result_that_no_number_is_fails_in_its_row(expression: str) -> None:
+    with pytest.raises(MalformedRecordError, match=r"no number is the result.*row 1 of the batch"):
+        resolved(expression)(batch(d=[None, Decimal(1)], x=[None, 1.5]), 0)
 
 
 @pytest.mark.parametrize(
