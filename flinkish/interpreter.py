@@ -1,8 +1,5 @@
-"""How flinkish starts Python.
-
-Rule: every process of Python that this package starts gets its command from here, so that none imports a module of the
-directory in which it happens to be started (`tests/unit/test_started_pythons.py` finds them).
-"""
+"""How Python is started: each such process gets its command here, so that none imports modules of the directory in
+which it happens to be started (`tests/unit/test_started_pythons.py` finds all starts)."""
 
 from __future__ import annotations
 
@@ -21,11 +18,6 @@ FLINKISH = "from flinkish.cli import main\nsys.exit(main())"
 
 
 def python_command(code: str, *arguments: str, own: bool = True) -> list[str]:
-    """The command that runs code with this interpreter, without the current directory on its path.
-
-    Args:
-        code: what runs; it finds ``sys`` imported.
-        arguments: ``sys.argv[1:]``.
-        own: whether this very installation of flinkish is found before all others, whatever is installed.
-    """
+    """The command that runs code, which finds ``sys`` imported, without the current directory on its path. ``own``:
+    this very installation of flinkish is found before all others."""
     return [sys.executable, "-c", _FIRST.format([ROOT] if own else []) + code, *arguments]

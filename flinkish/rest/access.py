@@ -94,8 +94,7 @@ class Access:
 
     @property
     def cookie(self) -> tuple[str, str]:
-        """The name of the cookie, of its own since all drivers of a machine share a browser's cookies; and its value,
-        which tells nothing of the token."""
+        """Name and value of the cookie; all drivers of a machine share a browser's cookies, whatever their ports."""
         value = hmac.digest((self.token or "").encode(), f"page of {self.server}".encode(), "sha256").hex()
         return f"flinkish-{hashlib.sha256(value.encode()).hexdigest()[:12]}", value
 
@@ -125,10 +124,10 @@ class Access:
         bearer = headers.get("authorization")
         if bearer is not None:
             scheme, _, given = bearer.strip().partition(" ")
-            return None if scheme.lower() == "bearer" and self._is_token(given.strip()) else self._refused()
+            return None if scheme.lower() == "bearer" and _is_same(given.strip(), self.token) else self._refused()
         if path in PAGES and "token" in query:
             brought = parse_qs(query, max_num_fields=20).get("token", [""])[-1]
-            return LetIn(self._cookie(), f".{path}") if self._is_token(brought) else self._refused()
+            return LetIn(self._cookie(), f".{path}") if _is_same(brought, self.token) else self._refused()
         name, wanted = self.cookie
         if any(_is_same(value, wanted) for value in _cookies(headers.get("cookie", ""), name)):
             return self._refused_page(path, headers)
@@ -151,10 +150,6 @@ class Access:
             "line: FLINK_REST_CLIENT_HEADERS='Authorization:Bearer TOKEN'), or open /?token=TOKEN in a browser."
             + where,
         )
-
-    def _is_token(self, given: str) -> bool:
-        assert self.token is not None
-        return _is_same(given, self.token)
 
     def _cookie(self) -> str:
         # without a path it is for the folder that the browser sees, behind a proxy too

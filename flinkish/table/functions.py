@@ -32,9 +32,9 @@ VARIES: Any = object()
 #: Exact arithmetic of DECIMALs of any size.
 EXACT = Context(prec=400)
 
-#: The most characters of a text that a function makes, and of all that one call makes of a batch: Java's texts have up
-#: to 2^31 - 1, which no worker has the memory for, and no column of Arrow has more bytes.
-MAX_MADE, MAX_MADE_OF_BATCH = 1 << 26, 1 << 28
+#: The most characters of a text that a function makes, of all that one call makes of a batch, and that the planner
+#: computes. Java's texts have up to 2^31 - 1, which no worker has the memory for; a column of Arrow has so many bytes.
+MAX_MADE, MAX_MADE_OF_BATCH, MAX_FOLDED = 1 << 26, 1 << 28, 1 << 16
 
 
 def check_size(size: int) -> None:
@@ -117,8 +117,7 @@ class Run:
                     raise ValueError(f"the results of a batch have more than {MAX_MADE_OF_BATCH:,} characters")
                 results.append(made)
             except (ValueError, ArithmeticError) as error:
-                told = isinstance(error, ValueError)
-                errors[len(results)] = str(error) if told else f"no number is the result ({type(error).__name__})"
+                errors[len(results)] = f"{'' if isinstance(error, ValueError) else 'no number is the result: '}{error}"
                 results.append(None)
         found = pa.array(results, arrow)
         if errors:

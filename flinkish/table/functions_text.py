@@ -94,17 +94,13 @@ def _overlaid(text: str, new: str, start: int, length: int | None = None) -> str
     return text[: start - 1] + new + (text[start - 1 + size :] if size >= 0 else text[start - 1 :])
 
 
-#: By texts of this length Arrow replaces: no text becomes much longer.
-_SHORT = 64
-
-
 def _repeated(text: str, count: int) -> str:
     check_size(len(text) * count)
     return text * count
 
 
 def _replaced(run: Run, text: Values, old: Values, new: Values) -> Values:
-    if _fixed(old, new) and old.as_py() and len(new.as_py()) <= _SHORT:
+    if _fixed(old, new) and old.as_py() and len(new.as_py()) <= 64:  # no text becomes much longer
         return pc.replace_substring(text, old.as_py(), new.as_py())
 
     def replaced(text: str, old: str, new: str) -> str:

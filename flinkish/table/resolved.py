@@ -20,7 +20,7 @@ from flinkish.common.time import Instant
 from flinkish.errors import FlinkishError, MalformedRecordError, message_of
 from flinkish.table import casts, functions_nested, functions_text, functions_time, operators, syntax
 from flinkish.table import logical_types as sql
-from flinkish.table.functions import FUNCTIONS, VARIES, Argument, Failure, Run, Values
+from flinkish.table.functions import FUNCTIONS, MAX_FOLDED, VARIES, Argument, Failure, Run, Values
 from flinkish.table.logical_types import BIGINT, BOOLEAN, NULL, STRING, LogicalType
 from flinkish.table.plan import parts_first
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from flinkish.table.plan import Field
     from flinkish.table.planner import Planner
     from flinkish.table.udf import UserFunction
-
-#: The longest text that the planner computes.
-_MAX_FOLDED = 1 << 16
 
 # their rows are in FUNCTIONS
 _ = functions_nested, functions_text, functions_time, operators
@@ -366,7 +363,7 @@ class _Resolver:
         if failures or node.type.root == "RAW":
             return node
         value = (values if isinstance(values, pa.Scalar) else values[0]).as_py()
-        return node if isinstance(value, (str, bytes)) and len(value) > _MAX_FOLDED else Constant(node.type, value)
+        return node if isinstance(value, (str, bytes)) and len(value) > MAX_FOLDED else Constant(node.type, value)
 
     def _user_call(self, user: UserFunction, args: tuple[Node, ...], call: syntax.Call) -> Node:
         declared = user.argument_types

@@ -195,12 +195,8 @@ class Tokens:
             self.refused(token.upper)
         before = self.ahead(-1)  # of a text with a quote in it, the rest is behind it
         hidden = self.private or before.kind == "text" and before.start + len(before.text) == token.start
-        named = token.kind in ("end", "text") or hidden
-        found = (
-            f"{'the' if token.kind == 'end' else 'a'} {token.kind.replace('quoted', 'name')}"
-            if named
-            else f"'{token.text:.60}'"
-        )
+        kind = {"end": "the end", "quoted": "a name"}.get(token.kind, f"a {token.kind}")
+        found = kind if hidden or token.kind in ("end", "text") else f"'{token.text:.60}'"
         raise self.error(f"the statement cannot be read at {found}", token.start, expected)
 
     def refused(self, construct: str) -> NoReturn:

@@ -64,7 +64,10 @@ client.get_job_execution_result().result()
 """
 
 #: Modules of the standard library that Python, PySpark or flinkish import.
-SHADOWED = ("calendar", "queue", "random", "tempfile", "socketserver", "shlex", "uuid", "copy", "json", "decimal")
+SHADOWED = (
+    *("calendar", "queue", "random", "tempfile", "socketserver", "shlex", "uuid", "copy", "json", "decimal"),
+    *("argparse", "runpy", "collections", "sitecustomize", "usercustomize", "pyspark", "flinkish", "pandas"),
+)
 
 #: The most lines that are told of one mistake.
 SCREEN = 24

@@ -236,7 +236,6 @@ def parse_url(url: str, user: str | None = None, password: str | None = None) ->
         if re.match(dialect.scheme, plain):
             return dialect.location(plain, url, user, password)
     raise ConfigurationError(
-        # not the rest of it: other databases have passwords in places that are not known here
         f"the database URL '{re.split('[^a-z]', plain, maxsplit=1)[0]}...' is of no kind that is supported",
         where="JdbcSink",
         expected=", ".join(dialect.forms for dialect in dialects),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from flinkish.cli.described import job_text
 from flinkish.common import JobStatus
 from flinkish.jobmanager.job.description import JobDescription
 from flinkish.rest.archive import JobArchive
@@ -71,3 +73,19 @@ def test_a_job_that_may_go_on_has_no_archive(
 ) -> None:
     JobArchive(str(tmp_path), lambda: extreme).job_done(status)
     assert len(list(tmp_path.iterdir())) == archives
+
+
+def test_no_view_shows_what_spark_or_hadoop_hide() -> None:
+    hidden = (
+        *("spark__hadoop__fs__s3a__access__key", "spark__hadoop__dfs__adls__oauth2__credential"),
+        *("spark__hadoop__my__authorization", "spark__hadoop__fs__azure__sas__shop", "spark__a__oauthbearer__config"),
+    )
+    job = finished_job(**dict.fromkeys(hidden, "HUNTER2"), spark__hadoop__fs__s3a__endpoint="SHOWN")
+    described = json.loads(json.dumps(asdict(job), default=str))
+    views = json.dumps(ask((job,), "/jobmanager/config")), archive_of(job, NOW_MS)
+    for text in (*views, json.dumps(described), job_text(described, NOW_MS)):
+        assert "HUNTER2" not in text
+    shown = {one["key"]: one["value"] for one in ask((job,), "/jobmanager/config")}
+    keys = {key.replace("__", ".") for key in hidden}
+    assert keys <= set(shown) and {shown[key] for key in keys} == {"******"}
+    assert shown["spark.hadoop.fs.s3a.endpoint"] == "SHOWN"
