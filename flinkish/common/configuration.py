@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 from flinkish.common.config_options import ConfigOption, ConfigOptions, format_value
 from flinkish.common.no_effect import no_java_object, warn_without_effect
 from flinkish.common.units import parse_list
-from flinkish.errors import ConfigurationError
+from flinkish.errors import HIDDEN, ConfigurationError
 
 __all__ = ["Configuration"]
 
@@ -271,11 +271,15 @@ class JavaConfiguration:
 
 def redacted(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings as they may be shown (`ConfigOption.shown`): values of keys that name secrets, and secrets within
-    values, are masked."""
+    values, are masked; and those of keys that the setting ``spark.redaction.regex`` finds, as Spark does."""
     from flinkish.common.options import lookup
 
+    try:
+        hides = re.compile(settings.get("spark.redaction.regex") or "(?!)").search
+    except re.error:
+        hides = re.compile("").search  # a regular expression that Java alone can read: nobody knows what it hides
     options = {key: lookup(key) or ConfigOptions.key(key).string_type().no_default_value() for key in settings}
-    return {key: option.shown(settings[key]) for key, option in options.items()}
+    return {key: HIDDEN if hides(key) else option.shown(settings[key]) for key, option in options.items()}
 
 
 def _text(value: _Value) -> str:

@@ -38,6 +38,7 @@ METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "f
 #: Places where a pattern is made of values that only a run has -> why no text of others can make it slow, or what tests
 #: it. Those that take it from a table, or from constants of their module, are none of them.
 MADE_AT_RUN_TIME = {
+    "common/configuration.py redacted": "the setting of the program, over keys of its own",
     "rest/route.py _pattern": "paths of our own routes",
     "storage/paths.py NameForm.checked": "each NameForm is found in the source",
     "storage/stored_file.py StoredFile.parts_of": "names of files have 255 bytes",

@@ -257,6 +257,13 @@ def test_one_list_says_which_settings_every_view_hides() -> None:
     assert not [key for key in HIDDEN_KEYS if "HUNTER2" in redact(f"{key}=HUNTER2") + redact(f"'{key}': 'HUNTER2'")]
 
 
+@pytest.mark.parametrize(("regex", "hidden"), [("(?i)CORP|vault", ["my.corp", "vault"]), ("(", None), ("", [])])
+def test_what_the_programs_own_setting_of_spark_hides_is_hidden_too(regex: str, hidden: list[str] | None) -> None:
+    settings = {"my.corp": "HUNTER2", "vault": "HUNTER2", "a.b": "HUNTER2", "spark.redaction.regex": regex}
+    found = [key for key, value in redacted(settings).items() if value == "******"]
+    assert found == (list(settings) if hidden is None else hidden)
+
+
 def test_lines_that_tasks_log_have_no_secrets() -> None:
     log = TaskLog()
     enter(log)

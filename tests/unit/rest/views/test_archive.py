@@ -89,3 +89,11 @@ def test_no_view_shows_what_spark_or_hadoop_hide() -> None:
     keys = {key.replace("__", ".") for key in hidden}
     assert keys <= set(shown) and {shown[key] for key in keys} == {"******"}
     assert shown["spark.hadoop.fs.s3a.endpoint"] == "SHOWN"
+
+
+def test_views_answer_where_every_setting_is_hidden() -> None:
+    job = finished_job(spark__redaction__regex=".")
+    assert set(job.configuration.values()) == {"******"}
+    assert "clicks" in archive_of(job, NOW_MS)
+    for path in ("config", "jobmanager/config", "checkpoints", "checkpoints/config", "plan", ""):
+        assert ask((job,), f"/jobs/{job.id}/{path}".rstrip("/"))
