@@ -256,7 +256,7 @@ class TaskHeader:
         """(uid of the source, split) -> the watermark that the split has told, over all edges from the source, of the
         splits that go on; {} if none of them has told any."""
         found: dict[tuple[str, str], int] = {}
-        for origin, progress in self.origins.items():
+        for origin, progress in self.origins.items() if self.sources else ():
             uid, split = self.sources.get(vertex_of(origin)), split_of(origin)
             if uid is not None and split is not None and progress.watermark_ms < MAX_WATERMARK_MS:
                 found[uid, split] = min(progress.watermark_ms, found.get((uid, split), MAX_WATERMARK_MS))
