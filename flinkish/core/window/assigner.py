@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.time import Duration, Time, milliseconds_of
-from flinkish.core.window.trigger import NeverTrigger
-from flinkish.core.window.window import GlobalWindow, GlobalWindowSerializer, PickledWindowSerializer, W, Window
+from flinkish.core.time import MIN_TIMESTAMP_MS
+from flinkish.core.window.trigger import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
+from flinkish.core.window.window import (
+    GlobalWindow,
+    GlobalWindowSerializer,
+    PickledWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+    W,
+    Window,
+)
 from flinkish.errors import ArgumentValueError, ProgramError
 
 if TYPE_CHECKING:
@@ -71,6 +80,29 @@ class WindowAssigner(ABC, Generic[T, W]):
     def needs_processing_time(self) -> bool:
         """Tell the engine whether windows end also while no data arrives; assigners of count windows override it."""
         return not self.is_event_time()
+
+
+class TimeWindowAssigner(WindowAssigner[Any, TimeWindow]):
+    """Base of Flink's own assigners of windows of time, by timestamp or by the epoch's processing time."""
+
+    by_timestamp: ClassVar[bool]
+
+    def time_of(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+        """The time in ms that decides on the windows of an element. Raises ProgramError if it has none."""
+        if not self.by_timestamp:
+            return context.get_current_processing_time()
+        if timestamp <= MIN_TIMESTAMP_MS:
+            raise missing_timestamp(self)
+        return timestamp
+
+    def get_default_trigger(self, env: Any) -> EventTimeTrigger | ProcessingTimeTrigger:
+        return EventTimeTrigger.create() if self.by_timestamp else ProcessingTimeTrigger.create()
+
+    def get_window_serializer(self) -> TimeWindowSerializer:
+        return TimeWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return self.by_timestamp
 
 
 def missing_timestamp(assigner: object) -> ProgramError:

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkish.common.arguments import kind_of
 from flinkish.common.time import Duration, Time, milliseconds_of
-from flinkish.core.time import MIN_TIMESTAMP_MS
-from flinkish.core.window.assigner import MergingWindowAssigner, WindowAssigner, check_milliseconds, missing_timestamp
-from flinkish.core.window.trigger import EventTimeTrigger, ProcessingTimeTrigger
-from flinkish.core.window.window import TimeWindow, TimeWindowSerializer
+from flinkish.core.window.assigner import (
+    MergingWindowAssigner,
+    TimeWindowAssigner,
+    WindowAssigner,
+    check_milliseconds,
+)
+from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
+
+D = TypeVar("D", bound="_DynamicSessionWindows")
+F = TypeVar("F", bound="_FixedSessionWindows")
 
 
 class SessionWindowTimeGapExtractor(ABC):
@@ -34,16 +40,28 @@ class SessionWindowTimeGapExtractor(ABC):
         """The gap of an element in ms, more than 0."""
 
 
-class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
-    """Base of session windows: windows that overlap or touch are merged."""
+class SessionWindows(TimeWindowAssigner, MergingWindowAssigner[Any, TimeWindow]):
+    """Base of session windows: the window of an element lasts from its time on until its gap is over, and windows that
+    overlap or touch are merged."""
+
+    @abstractmethod
+    def gap_ms(self, element: Any) -> int:
+        """The gap of an element, in ms."""
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        time_ms = self.time_of(timestamp, context)
+        return [TimeWindow(time_ms, time_ms + self.gap_ms(element))]
+
+    def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
+        """The ends (exclusive, in ms) of the windows of many elements, for the engine."""
+        return [timestamp_ms + self.gap_ms(value) for timestamp_ms, value in zip(timestamps, values)]
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
     ) -> None:
         TimeWindow.merge_windows(windows, callback)
-
-    def get_window_serializer(self) -> TimeWindowSerializer:
-        return TimeWindowSerializer()
 
 
 def checked_gap(name: str, gap_ms: int) -> int:
@@ -84,7 +102,23 @@ def dynamic_gap(extractor: SessionWindowTimeGapExtractor, element: Any) -> int:
     return gap_ms
 
 
-class DynamicEventTimeSessionWindows(SessionWindows):
+class _DynamicSessionWindows(SessionWindows):
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        self._extractor = checked_extractor(session_window_time_gap_extractor)
+
+    @classmethod
+    def with_dynamic_gap(cls: type[D], extractor: SessionWindowTimeGapExtractor) -> D:
+        """The assigner of sessions with the gaps that the extractor gives."""
+        return cls(extractor)
+
+    def gap_ms(self, element: Any) -> int:
+        return dynamic_gap(self._extractor, element)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({type(self._extractor).__name__})"
+
+
+class DynamicEventTimeSessionWindows(_DynamicSessionWindows):
     """The window of an element lasts until its timestamp and its own gap are over; sessions that overlap or touch are
     one.
 
@@ -92,36 +126,10 @@ class DynamicEventTimeSessionWindows(SessionWindows):
         TypeError: the extractor is not a SessionWindowTimeGapExtractor.
     """
 
-    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        self._extractor = checked_extractor(session_window_time_gap_extractor)
-
-    @staticmethod
-    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
-        """The assigner of sessions with the gaps that the extractor gives."""
-        return DynamicEventTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        if timestamp <= MIN_TIMESTAMP_MS:
-            raise missing_timestamp(self)
-        return [TimeWindow(timestamp, timestamp + dynamic_gap(self._extractor, element))]
-
-    def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
-        """The ends (exclusive, in ms) of the windows of many elements, for the engine."""
-        return [timestamp_ms + dynamic_gap(self._extractor, value) for timestamp_ms, value in zip(timestamps, values)]
-
-    def get_default_trigger(self, env: Any) -> EventTimeTrigger:
-        return EventTimeTrigger.create()
-
-    def is_event_time(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return f"DynamicEventTimeSessionWindows({type(self._extractor).__name__})"
+    by_timestamp = True
 
 
-class DynamicProcessingTimeSessionWindows(SessionWindows):
+class DynamicProcessingTimeSessionWindows(_DynamicSessionWindows):
     """The window of an element lasts until its processing time and its own gap are over; sessions that overlap or touch
     are one.
 
@@ -129,31 +137,26 @@ class DynamicProcessingTimeSessionWindows(SessionWindows):
         TypeError: the extractor is not a SessionWindowTimeGapExtractor.
     """
 
-    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
-        self._extractor = checked_extractor(session_window_time_gap_extractor)
+    by_timestamp = False
 
-    @staticmethod
-    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
-        """The assigner of sessions with the gaps that the extractor gives."""
-        return DynamicProcessingTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now_ms = context.get_current_processing_time()
-        return [TimeWindow(now_ms, now_ms + dynamic_gap(self._extractor, element))]
+class _FixedSessionWindows(SessionWindows):
+    def __init__(self, session_gap: int) -> None:
+        self._gap_ms = checked_gap(type(self).__name__, session_gap)
 
-    def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
-        return ProcessingTimeTrigger.create()
+    @classmethod
+    def with_gap(cls: type[F], size: Time | Duration) -> F:
+        """The assigner of sessions that end when no element arrives for that time."""
+        return cls(milliseconds_of(size, "the gap", f"{cls.__name__}.with_gap()"))
 
-    def is_event_time(self) -> bool:
-        return False
+    def gap_ms(self, element: Any) -> int:
+        return self._gap_ms
 
     def __repr__(self) -> str:
-        return f"DynamicProcessingTimeSessionWindows({type(self._extractor).__name__})"
+        return f"{type(self).__name__}({self._gap_ms})"
 
 
-class EventTimeSessionWindows(SessionWindows):
+class EventTimeSessionWindows(_FixedSessionWindows):
     """The window of an element lasts until its timestamp and the gap are over; sessions that overlap or touch are one.
 
     Example: the number of actions of each user in sessions that end after a pause of half an hour::
@@ -164,41 +167,15 @@ class EventTimeSessionWindows(SessionWindows):
         ProgramError: the gap is not more than 0 ms.
     """
 
-    def __init__(self, session_gap: int) -> None:
-        self._gap_ms = checked_gap("EventTimeSessionWindows", session_gap)
-
-    @staticmethod
-    def with_gap(size: Time | Duration) -> EventTimeSessionWindows:
-        """The assigner of sessions that end when no element arrives for that time."""
-        return EventTimeSessionWindows(milliseconds_of(size, "the gap", "EventTimeSessionWindows.with_gap()"))
+    by_timestamp = True
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
         """The assigner of sessions with a gap of its own for each element."""
         return DynamicEventTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        if timestamp <= MIN_TIMESTAMP_MS:
-            raise missing_timestamp(self)
-        return [TimeWindow(timestamp, timestamp + self._gap_ms)]
 
-    def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
-        """The ends (exclusive, in ms) of the windows of many elements, for the engine."""
-        return [timestamp_ms + self._gap_ms for timestamp_ms in timestamps]
-
-    def get_default_trigger(self, env: Any) -> EventTimeTrigger:
-        return EventTimeTrigger.create()
-
-    def is_event_time(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return f"EventTimeSessionWindows({self._gap_ms})"
-
-
-class ProcessingTimeSessionWindows(SessionWindows):
+class ProcessingTimeSessionWindows(_FixedSessionWindows):
     """The window of an element lasts until its processing time and the gap are over; sessions that overlap or touch are
     one.
 
@@ -206,30 +183,9 @@ class ProcessingTimeSessionWindows(SessionWindows):
         ProgramError: the gap is not more than 0 ms.
     """
 
-    def __init__(self, session_gap: int) -> None:
-        self._gap_ms = checked_gap("ProcessingTimeSessionWindows", session_gap)
-
-    @staticmethod
-    def with_gap(size: Time | Duration) -> ProcessingTimeSessionWindows:
-        """The assigner of sessions that end when no element arrives for that time."""
-        return ProcessingTimeSessionWindows(milliseconds_of(size, "the gap", "ProcessingTimeSessionWindows.with_gap()"))
+    by_timestamp = False
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
         """The assigner of sessions with a gap of its own for each element."""
         return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now_ms = context.get_current_processing_time()
-        return [TimeWindow(now_ms, now_ms + self._gap_ms)]
-
-    def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
-        return ProcessingTimeTrigger.create()
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return f"ProcessingTimeSessionWindows({self._gap_ms})"

@@ -6,48 +6,37 @@ Semantics: Flink's assigners of the same names.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkish.common.time import Duration, Time
-from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.core.window.assigner import (
+    TimeWindowAssigner,
     WindowAssigner,
     check_sliding,
     check_tumbling,
     in_milliseconds,
-    missing_timestamp,
 )
-from flinkish.core.window.trigger import EventTimeTrigger, ProcessingTimeTrigger
-from flinkish.core.window.window import TimeWindow, TimeWindowSerializer
+from flinkish.core.window.window import TimeWindow
+
+S = TypeVar("S", bound="_SlidingWindows")
+T = TypeVar("T", bound="_TumblingWindows")
 
 
-class SlidingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
-    """A window of ``size`` begins every ``slide`` ms, at ``offset`` (mod slide). Windows overlap where the slide is
-    smaller than the size; where it is greater, some elements belong to no window.
-
-    Example: the sum of the last ten minutes, every minute::
-
-        ds.key_by(lambda v: v[0]).window(SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(1))).sum(1)
-    """
-
+class _SlidingWindows(TimeWindowAssigner):
     def __init__(self, size: int, slide: int, offset: int = 0) -> None:
-        check_sliding("SlidingEventTimeWindows", size, slide, offset)
+        check_sliding(type(self).__name__, size, slide, offset)
         self._size = size
         self._slide = slide
         self._offset = offset
 
-    @staticmethod
-    def of(
-        size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
-    ) -> SlidingEventTimeWindows:
+    @classmethod
+    def of(cls: type[S], size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None) -> S:
         """The assigner of windows of ``size`` that begin every ``slide``, shifted by ``offset``.
 
         Raises:
             ProgramError: unless ``abs(offset) < slide`` and ``size > 0``.
         """
-        return SlidingEventTimeWindows(
-            *in_milliseconds("SlidingEventTimeWindows.of()", size=size, slide=slide, offset=offset or Time(0))
-        )
+        return cls(*in_milliseconds(f"{cls.__name__}.of()", size=size, slide=slide, offset=offset or Time(0)))
 
     @property
     def size_ms(self) -> int:
@@ -67,92 +56,48 @@ class SlidingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        if timestamp <= MIN_TIMESTAMP_MS:
-            raise missing_timestamp(self)
-        last = TimeWindow.get_window_start_with_offset(timestamp, self._offset, self._slide)
-        starts = range(last, timestamp - self._size, -self._slide)
-        return [TimeWindow(start, start + self._size) for start in starts]
-
-    def get_default_trigger(self, env: Any) -> EventTimeTrigger:
-        return EventTimeTrigger.create()
-
-    def get_window_serializer(self) -> TimeWindowSerializer:
-        return TimeWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return True
+        time_ms = self.time_of(timestamp, context)
+        last = TimeWindow.get_window_start_with_offset(time_ms, self._offset, self._slide)
+        return [TimeWindow(start, start + self._size) for start in range(last, time_ms - self._size, -self._slide)]
 
     def __repr__(self) -> str:
-        return f"SlidingEventTimeWindows({self._size}, {self._slide}, {self._offset})"
+        return f"{type(self).__name__}({self._size}, {self._slide}, {self._offset})"
 
 
-class SlidingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
+class SlidingEventTimeWindows(_SlidingWindows):
+    """A window of ``size`` begins every ``slide`` ms, at ``offset`` (mod slide). Windows overlap where the slide is
+    smaller than the size; where it is greater, some elements belong to no window.
+
+    Example: the sum of the last ten minutes, every minute::
+
+        ds.key_by(lambda v: v[0]).window(SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(1))).sum(1)
+    """
+
+    by_timestamp = True
+
+
+class SlidingProcessingTimeWindows(_SlidingWindows):
     """A window of ``size`` begins every ``slide`` ms, at ``offset`` (mod slide); an element belongs to those that hold
     its epoch's processing time."""
 
-    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
-        check_sliding("SlidingProcessingTimeWindows", size, slide, offset)
-        self._size = size
-        self._slide = slide
-        self._offset = offset
-
-    @staticmethod
-    def of(
-        size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
-    ) -> SlidingProcessingTimeWindows:
-        """The assigner of windows of ``size`` that begin every ``slide``, shifted by ``offset``.
-
-        Raises:
-            ProgramError: unless ``abs(offset) < slide`` and ``size > 0``.
-        """
-        return SlidingProcessingTimeWindows(
-            *in_milliseconds("SlidingProcessingTimeWindows.of()", size=size, slide=slide, offset=offset or Time(0))
-        )
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now_ms = context.get_current_processing_time()
-        last = TimeWindow.get_window_start_with_offset(now_ms, self._offset, self._slide)
-        return [TimeWindow(start, start + self._size) for start in range(last, now_ms - self._size, -self._slide)]
-
-    def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
-        return ProcessingTimeTrigger.create()
-
-    def get_window_serializer(self) -> TimeWindowSerializer:
-        return TimeWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return f"SlidingProcessingTimeWindows({self._size}, {self._slide}, {self._offset})"
+    by_timestamp = False
 
 
-class TumblingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
-    """Each element belongs to the one window ``[start, start + size)`` with ``start = offset (mod size)``; in ms.
-
-    Example::
-
-        ds.key_by(lambda v: v[0]).window(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(lambda a, b: a + b)
-    """
-
+class _TumblingWindows(TimeWindowAssigner):
     def __init__(self, size: int, offset: int = 0) -> None:
-        check_tumbling("TumblingEventTimeWindows", size, offset)
+        check_tumbling(type(self).__name__, size, offset)
         self._size = size
         self._offset = offset
 
-    @staticmethod
-    def of(size: Time | Duration, offset: Time | Duration | None = None) -> TumblingEventTimeWindows:
+    @classmethod
+    def of(cls: type[T], size: Time | Duration, offset: Time | Duration | None = None) -> T:
         """The assigner of windows of ``size``, shifted by ``offset`` (``Time.hours(-8)`` for days that begin at
         midnight in UTC+8).
 
         Raises:
             ProgramError: unless ``abs(offset) < size``.
         """
-        return TumblingEventTimeWindows(
-            *in_milliseconds("TumblingEventTimeWindows.of()", size=size, offset=offset or Time(0))
-        )
+        return cls(*in_milliseconds(f"{cls.__name__}.of()", size=size, offset=offset or Time(0)))
 
     @property
     def size_ms(self) -> int:
@@ -167,58 +112,26 @@ class TumblingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        if timestamp <= MIN_TIMESTAMP_MS:
-            raise missing_timestamp(self)
-        start = TimeWindow.get_window_start_with_offset(timestamp, self._offset, self._size)
+        time_ms = self.time_of(timestamp, context)
+        start = TimeWindow.get_window_start_with_offset(time_ms, self._offset, self._size)
         return [TimeWindow(start, start + self._size)]
 
-    def get_default_trigger(self, env: Any) -> EventTimeTrigger:
-        return EventTimeTrigger.create()
-
-    def get_window_serializer(self) -> TimeWindowSerializer:
-        return TimeWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return True
-
     def __repr__(self) -> str:
-        return f"TumblingEventTimeWindows({self._size}, {self._offset})"
+        return f"{type(self).__name__}({self._size}, {self._offset})"
 
 
-class TumblingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
+class TumblingEventTimeWindows(_TumblingWindows):
+    """Each element belongs to the one window ``[start, start + size)`` with ``start = offset (mod size)``; in ms.
+
+    Example::
+
+        ds.key_by(lambda v: v[0]).window(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(lambda a, b: a + b)
+    """
+
+    by_timestamp = True
+
+
+class TumblingProcessingTimeWindows(_TumblingWindows):
     """Each element belongs to the window ``[start, start + size)`` that holds its epoch's processing time; in ms."""
 
-    def __init__(self, size: int, offset: int = 0) -> None:
-        check_tumbling("TumblingProcessingTimeWindows", size, offset)
-        self._size = size
-        self._offset = offset
-
-    @staticmethod
-    def of(size: Time | Duration, offset: Time | Duration | None = None) -> TumblingProcessingTimeWindows:
-        """The assigner of windows of ``size``, shifted by ``offset``.
-
-        Raises:
-            ProgramError: unless ``abs(offset) < size``.
-        """
-        return TumblingProcessingTimeWindows(
-            *in_milliseconds("TumblingProcessingTimeWindows.of()", size=size, offset=offset or Time(0))
-        )
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now_ms = context.get_current_processing_time()
-        start = TimeWindow.get_window_start_with_offset(now_ms, self._offset, self._size)
-        return [TimeWindow(start, start + self._size)]
-
-    def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
-        return ProcessingTimeTrigger.create()
-
-    def get_window_serializer(self) -> TimeWindowSerializer:
-        return TimeWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return f"TumblingProcessingTimeWindows({self._size}, {self._offset})"
+    by_timestamp = False
