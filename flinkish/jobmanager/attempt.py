@@ -170,6 +170,7 @@ class QueryAttempt(EpochListener):
                 self._query.refused = True
             raise StopQuery
         self.gate.begin()
+        self._observer.epoch_begun()
 
     def given_up(self) -> bool:
         """Whether the running epoch was given up, or broken off in its commit."""

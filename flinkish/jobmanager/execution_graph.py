@@ -1,7 +1,8 @@
 """The execution graph: vertices, their subtasks, and the executions of each subtask, one per attempt of the job.
 
-Rule: the graph knows only what tasks report, at the end of an epoch and now and then while a long one runs. With the
-first of these, an execution is RUNNING. The location of an execution is that of the last epoch in which it had
+Rule: the graph knows only what tasks report, at the end of an epoch and now and then while a long one runs, and whether
+one runs. With the first report, an execution is RUNNING. What an execution does after it was heard of last, in an epoch
+that runs, is not known; between epochs it has nothing to do. The location of an execution is that of the last epoch in which it had
 something to do, because Spark places the tasks of every epoch anew.
 
 Any thread may ask for a description; epochs, starts and ends are reported by one thread at a time.
@@ -12,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
@@ -102,21 +102,28 @@ class Execution:
         self._added: list[bytes] = []
         #: the epoch that runs, and what the task has done in it so far
         self._running: tuple[int, TaskProgress] | None = None
+        #: since when, and up to when, it is known what the task does; None: nothing was told yet
+        self._since_ms = 0
+        self.told_ms: int | None = None
 
-    def begin(self, cause: str) -> None:
-        """Go to RUNNING, now that something is known of the first epoch of the attempt, whether or not the subtask has
-        work in it."""
+    def begin(self, cause: str, since_ms: int = 0) -> None:
+        """Go to RUNNING, now that something is known of the first epoch of the attempt, which has begun then, whether or
+        not the subtask has work in it."""
+        self._since_ms = since_ms
         if self.machine.try_to(_S.INITIALIZING, "the first epoch has been planned"):
             self.machine.to(_S.RUNNING, cause)
 
-    def runs(self, epoch: int, progress: TaskProgress | None) -> None:
-        """Note what the task has done so far in the epoch that runs; None: nothing is known of it, or nothing runs."""
-        self._running = None if progress is None or self.machine.terminal else (epoch, progress)
+    def runs(self, epoch: int, progress: TaskProgress | None, now_ms: int) -> None:
+        """Note what the task has done so far in the epoch that runs; None: nothing is known of it, or nothing runs. What
+        is told again as it was is no news of the task."""
+        before, self._running = self._running, None if progress is None or self.machine.terminal else (epoch, progress)
+        if self._running not in (None, before):
+            self.told_ms = now_ms
 
-    @property
-    def is_at_work(self) -> bool:
-        """Whether something is known of the epoch that runs."""
-        return self._running is not None
+    def known(self, now_ms: int) -> None:
+        """Note that it is known what the task has done until now."""
+        if self.machine.state is _S.RUNNING:
+            self.told_ms = now_ms
 
     def take(self, report: TaskReport, epoch: int, backpressured_ms: float = 0.0) -> None:
         """Add what the task reports of an epoch that is done, and how long it was held back."""
@@ -133,11 +140,20 @@ class Execution:
 
     @property
     def totals(self) -> Totals:
-        """The figures from which rates are taken."""
-        done = self._figures
+        """The figures from which rates are taken, with those of the epoch that runs."""
+        done, running = self._figures, self._running_now[1]
         return Totals(
-            done.records_in, done.records_out, done.bytes_in, done.bytes_out, done.busy_ms, done.backpressured_ms
+            done.records_in + running.records_in,
+            done.records_out + running.records_out,
+            done.bytes_in + running.bytes_in,
+            done.bytes_out + running.bytes_out,
+            done.busy_ms + running.busy_ms,
+            done.backpressured_ms,
         )
+
+    @property
+    def _running_now(self) -> tuple[int | None, TaskProgress]:
+        return self._running or (None, TaskProgress(self.vertex.id, self.subtask))
 
     def _merge(self) -> bytes:
         if self._added:
@@ -164,9 +180,10 @@ class Execution:
             self.machine.to(_S.CANCELING, cause)
         self.machine.try_to(_S.CANCELED, cause)
 
-    def describe(self, rates: RatesDescription = NO_RATES) -> ExecutionDescription:
-        """The execution as of now."""
-        epoch, running = self._running or (None, TaskProgress(self.vertex.id, self.subtask))
+    def describe(self, rates: RatesDescription | None = None) -> ExecutionDescription:
+        """The execution as of now. ``rates``: those of one that has not ended."""
+        (epoch, running), totals = self._running_now, self.totals
+        told_ms = self._since_ms if self.told_ms is None else self.told_ms
         place, done = running.place or self._place, self._figures
         watermark_ms = done.watermark_ms if running.watermark_ms is None else running.watermark_ms
         return ExecutionDescription(
@@ -183,10 +200,15 @@ class Execution:
             task_id=place.task if place else None,
             pid=place.pid if place else None,
             splits=tuple(sorted(self._splits)),
-            rates=rates,
+            told_ms=self.told_ms,
+            idle_ms=round(max(told_ms - self._since_ms - totals.busy_ms - totals.backpressured_ms, 0.0), 3),
+            rates=NO_RATES if self.machine.terminal else rates,
             running_epoch=epoch,
             running_records_in=running.records_in,
             running_records_out=running.records_out,
+            running_bytes_in=running.bytes_in,
+            running_bytes_out=running.bytes_out,
+            running_busy_ms=running.busy_ms,
             slow_call=running.slow_call,
             accumulators=shown_accumulators(accumulators, self._classes) if (accumulators := self._merge()) else {},
             failure=self.failure,
@@ -226,6 +248,8 @@ class ExecutionGraph:
         #: (host, executor, process) -> its standby tasks, each with the number of its copied files
         self._standby: dict[tuple[str, str, int], dict[tuple[int, int], int]] = {}
         self._begun = False
+        #: whether an epoch runs, as far as this driver knows
+        self._at_work = False
         self._rates = Rates()
         self._edges = {vertex.id: tuple(_edges(job, vertex.id)) for vertex in job.vertices}
         self._ids = {one.uid: operator_id(one.uid) for vertex in job.vertices for one in vertex.operators}
@@ -241,11 +265,10 @@ class ExecutionGraph:
             self._tell()
             self._told.clear()
             self._standby.clear()
-            self._begun, self._done_ms, self._backlogs = False, None, {}
+            self._begun, self._at_work, self._done_ms, self._backlogs = False, False, None, {}
             for vertex in self._job.vertices:
                 for subtask in range(vertex.parallelism):
                     self._renew(vertex, subtask, attempt)
-            self._rates.begin(self._clock.now_ms(), len(self._current))
 
     def _renew(self, vertex: VertexDescriptor, subtask: int, attempt: int) -> None:
         place = (vertex.id, subtask)
@@ -262,12 +285,26 @@ class ExecutionGraph:
             for execution in self._current.values():
                 execution.machine.try_to(_S.DEPLOYING, "the query has started")
 
+    def epoch_begun(self) -> None:
+        """From now on nothing is known but what the tasks say: until now they had nothing to do."""
+        with self._lock:
+            self._wait()
+            self._at_work = True
+
+    def _wait(self) -> None:
+        """While no epoch runs, it is known that no task has anything to do."""
+        if self._begun and not self._at_work:
+            now_ms = self._clock.now_ms()
+            for execution in self._current.values():
+                execution.known(now_ms)
+
     def epoch_done(self, report: EpochReport) -> None:
         """Take in the report of an epoch that the sinks have committed."""
         with self._lock:
-            self._begin("the first epoch is done")
-            self._runs(None)
             now_ms, held_before = self._clock.now_ms(), self._held_back()
+            self._begin("the first epoch is done", now_ms - report.duration_ms)
+            self._runs(None)
+            self._wait()
             self._backlogs = report.backlogs(self._job)
             gap_ms = 0 if self._done_ms is None else max(now_ms - self._done_ms - report.duration_ms, 0)
             held_ms = backpressured_ms(self._job, report, self._held_back(), gap_ms, held_before)
@@ -278,7 +315,7 @@ class ExecutionGraph:
                 if task.place is not None and self._job.settings.standby_replicas:
                     self._standby[task.place.host, task.place.executor, task.place.pid] = task.standby
             self._done_ms = now_ms
-            self._rates.look(now_ms, (execution.totals for execution in self._current.values()))
+            self._look(now_ms)
             if report.end_of_input:
                 for execution in self._current.values():
                     if execution.vertex.level == 0:
@@ -288,8 +325,13 @@ class ExecutionGraph:
     def epoch_running(self, progress: EpochProgress) -> None:
         """Take in how far the tasks of the running epoch are."""
         with self._lock:
-            self._begin("the first epoch runs")
+            now_ms = self._clock.now_ms()
+            self._begin("the first epoch runs", now_ms - progress.running_ms)
             self._runs(progress)
+            self._look(now_ms)
+
+    def _look(self, now_ms: int) -> None:
+        self._rates.look(now_ms, (execution.totals for execution in self._current.values()))
 
     def _held_back(self) -> frozenset[int]:
         """The vertices with others behind them before which the last epoch has left records in a source."""
@@ -297,14 +339,16 @@ class ExecutionGraph:
 
     def _runs(self, progress: EpochProgress | None) -> None:
         found = {} if progress is None else {(task.vertex, task.subtask): task for task in progress.tasks}
+        self._at_work, now_ms = progress is not None, self._clock.now_ms()
         for place, execution in self._current.items():
-            execution.runs(-1 if progress is None else progress.epoch, found.get(place))
+            execution.runs(-1 if progress is None else progress.epoch, found.get(place), now_ms)
 
-    def _begin(self, cause: str) -> None:
+    def _begin(self, cause: str, since_ms: int) -> None:
         if not self._begun:
             self._begun = True
+            self._rates.begin(since_ms, len(self._current))
             for execution in self._current.values():
-                execution.begin(cause)
+                execution.begin(cause, since_ms)
 
     def attempt_failed(self, failure: FlinkishError) -> None:
         """End all executions: the task that the failure names is FAILED, the others are CANCELED."""
@@ -342,22 +386,18 @@ class ExecutionGraph:
     def describe(self, counts: Mapping[str, dict[str, int]] = NO_COUNTS) -> tuple[VertexDescription, ...]:
         """All vertices as of now. ``counts``: operator uid -> the engine's counts for that operator."""
         with self._lock:
-            totals = (execution.totals for execution in self._current.values())
-            rates = dict(zip(self._current, self._rates.now(self._until_ms(), totals), strict=True))
+            self._wait()
+            long_ago_ms = self._clock.now_ms() - SPAN_MS
+            totals = ((one.told_ms, one.totals) for one in self._current.values())
+            found = self._rates.now((None if (ms or 0) < long_ago_ms else ms, each) for ms, each in totals)
+            rates = dict(zip(self._current, found, strict=True))
             return tuple(self._describe(vertex, counts, rates) for vertex in self._job.vertices)
-
-    def _until_ms(self) -> int:
-        """The time up to which it is known what the executions have done: the end of the last epoch while another one
-        runs, unless that takes too long to be nothing."""
-        now_ms = self._clock.now_ms()
-        runs = self._done_ms is not None and any(execution.is_at_work for execution in self._current.values())
-        return self._done_ms if runs and self._done_ms is not None and now_ms - self._done_ms <= SPAN_MS else now_ms
 
     def _describe(
         self,
         vertex: VertexDescriptor,
         counts: Mapping[str, dict[str, int]],
-        rates: Mapping[tuple[int, int], RatesDescription],
+        rates: Mapping[tuple[int, int], RatesDescription | None],
     ) -> VertexDescription:
         subtasks = tuple(self._subtasks(vertex, rates))
         current = [subtask.current for subtask in subtasks]
@@ -390,7 +430,7 @@ class ExecutionGraph:
         )
 
     def _subtasks(
-        self, vertex: VertexDescriptor, rates: Mapping[tuple[int, int], RatesDescription]
+        self, vertex: VertexDescriptor, rates: Mapping[tuple[int, int], RatesDescription | None]
     ) -> Iterator[SubtaskDescription]:
         for subtask in range(vertex.parallelism):
             place = (vertex.id, subtask)
@@ -400,7 +440,7 @@ class ExecutionGraph:
                 yield SubtaskDescription(
                     subtask,
                     execution.name,
-                    execution.describe(_shown_rates(execution, rates[place])),
+                    execution.describe(rates[place]),
                     earlier,
                     tuple(self._standby_of(place)),
                 )
@@ -417,15 +457,6 @@ class ExecutionGraph:
         uid = operator.uid
         name, description = redact(operator.name), redact(operator.description)
         return OperatorDescription(uid, name, self._ids[uid], operator.uid_given, description, counts.get(uid, {}))
-
-
-def _shown_rates(execution: Execution, rates: RatesDescription) -> RatesDescription:
-    """The rates of an execution: one that has ended has none, and one that runs is idle in the rest of the time."""
-    if execution.machine.terminal:
-        return NO_RATES
-    if execution.machine.state is not _S.RUNNING:
-        return rates
-    return replace(rates, idle_ms=1000.0 - rates.busy_ms - rates.backpressured_ms)
 
 
 def _edges(job: JobDescriptor, target: int) -> Iterator[EdgeDescription]:

@@ -166,6 +166,10 @@ class JobRecord(JobObserver):
         """Note that Spark has accepted a query of the running attempt."""
         self.graph.query_started()
 
+    def epoch_begun(self) -> None:
+        """From now on it is the tasks that say what they do."""
+        self.graph.epoch_begun()
+
     def epoch_running(self, progress: EpochProgress) -> None:
         """Keep how far the epoch is that runs."""
         self.graph.epoch_running(progress)

@@ -391,6 +391,7 @@ class MiniClusterRun(KeptRun):
                 return
             with self._next:
                 pass
+            self.epoch_begun()
             try:
                 with self._at_work:
                     report = cluster.run_epoch()

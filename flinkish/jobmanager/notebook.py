@@ -53,7 +53,7 @@ def _box(vertex: VertexDescription) -> Box:
         f"{vertex.parallelism} × {vertex.state.lower()}",
         f"{_figure(vertex.records_in)} in, {_figure(vertex.records_out)} out",
     )
-    rates = [subtask.current.rates for subtask in vertex.subtasks]
+    rates = [rates for subtask in vertex.subtasks if (rates := subtask.current.rates) is not None]
     busy = max((one.busy_ms for one in rates), default=0.0) / 1000
     held = max((one.backpressured_ms for one in rates), default=0.0) / 1000
     title = "\n".join(f"{operator.name} (uid {operator.uid})" for operator in vertex.operators)

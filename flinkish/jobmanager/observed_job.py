@@ -154,6 +154,10 @@ class ObservedJob(JobObserver):
         self.machine.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
         self._notify(lambda observer: observer.query_started())
 
+    def epoch_begun(self) -> None:
+        """Notify the observers that an epoch is about to run."""
+        self._notify(lambda observer: observer.epoch_begun())
+
     def epoch_running(self, progress: EpochProgress) -> None:
         """Notify the observers of the progress of the running epoch, unless it has ended meanwhile."""
         runs = self.status in (JobStatus.RUNNING, JobStatus.CANCELLING)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from flinkish.jobmanager.job.description import NO_RATES, RatesDescription
+from flinkish.jobmanager.job.description import RatesDescription
 
 #: The time over which rates are taken, in ms (Flink's MeterView).
 SPAN_MS = 60_000
@@ -31,6 +31,7 @@ class Totals(NamedTuple):
 
 
 NO_TOTALS = Totals()
+_IDLE = RatesDescription(idle_ms=1000.0)
 
 
 class Rates:
@@ -57,13 +58,16 @@ class Rates:
         while len(samples) > 1 and samples[1][0] <= now_ms - SPAN_MS:
             samples.popleft()
 
-    def now(self, now_ms: int, totals: Iterable[Totals]) -> list[RatesDescription]:
-        """The rates of all executions, given their totals as of now."""
-        before = self._before(now_ms)
-        if before is None or now_ms <= before[0]:
-            return [NO_RATES for _ in totals]
-        then, seconds = before[1], max((now_ms - before[0]) / 1000, 1.0)
-        return [_rates(each, then, number * len(NO_TOTALS), seconds) for number, each in enumerate(totals)]
+    def now(self, totals: Iterable[tuple[int | None, Totals]]) -> list[RatesDescription | None]:
+        """The rates of all executions, given their totals and up to when these are known; None: not at all."""
+        return [None if until_ms is None else self._of(n, until_ms, each) for n, (until_ms, each) in enumerate(totals)]
+
+    def _of(self, number: int, until_ms: int, totals: Totals) -> RatesDescription | None:
+        before = self._before(until_ms)
+        if before is None or until_ms <= before[0]:
+            return None
+        seconds = max((until_ms - before[0]) / 1000, 1.0)
+        return _rates(totals, before[1], number * len(NO_TOTALS), seconds)
 
     def _before(self, now_ms: int) -> tuple[int, array[float]] | None:
         """The totals to begin from: the first ones of the last minute, or the last ones before it if an epoch takes
@@ -74,13 +78,10 @@ class Rates:
 
 def _rates(totals: Totals, then: array[float], begin: int, seconds: float) -> RatesDescription:
     before = Totals(*then[begin : begin + len(NO_TOTALS)])
-    if totals.busy_ms <= before.busy_ms and totals.records_in <= before.records_in:
+    if totals == before:
         # it has done nothing, as most of many
-        return NO_RATES
-    records_in, records_out, bytes_in, bytes_out, busy_ms, backpressured_ms = (
-        max(now - was, 0.0) / seconds for now, was in zip(totals, before)
-    )
-    busy_ms = min(busy_ms, 1000.0)
-    return RatesDescription(
-        records_in, records_out, bytes_in, bytes_out, busy_ms, min(backpressured_ms, 1000.0 - busy_ms)
-    )
+        return _IDLE
+    done = Totals(*(max(now - was, 0.0) / seconds for now, was in zip(totals, before)))
+    busy_ms = min(done.busy_ms, 1000.0)
+    held_ms = min(done.backpressured_ms, 1000.0 - busy_ms)
+    return RatesDescription(*done[:4], busy_ms, held_ms, 1000.0 - busy_ms - held_ms)

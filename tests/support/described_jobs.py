@@ -272,7 +272,7 @@ def checkpointed_job(folder: Path) -> JobDescription:
 
 def _execution(attempt: int, **more: Any) -> ExecutionDescription:
     times = {"CREATED": 1, "SCHEDULED": 2, "DEPLOYING": 3, "INITIALIZING": 4, "RUNNING": 5}
-    return ExecutionDescription(attempt=attempt, **{"state": "RUNNING", "times_ms": times, **more})
+    return ExecutionDescription(attempt=attempt, **{"state": "RUNNING", "times_ms": times, "told_ms": NOW_MS, **more})
 
 
 def extreme_job() -> JobDescription:

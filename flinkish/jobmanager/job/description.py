@@ -90,7 +90,8 @@ class CheckpointsDescription:
 
 @dataclass(frozen=True)
 class RatesDescription:
-    """What an execution has done per second of the last minute, or since it has begun if that is shorter."""
+    """What an execution has done per second of the last minute of which that is known, or since it has begun if that is
+    shorter."""
 
     records_in: float = 0.0
     records_out: float = 0.0
@@ -173,12 +174,21 @@ class ExecutionDescription(TaskFigures):
     pid: int | None = None
     #: the splits that the execution has read last, if it is one of a source; the number that is kept is bounded
     splits: tuple[str, ...] = ()
-    rates: RatesDescription = NO_RATES
-    #: the epoch that runs, if the execution has something to do in it, and its records in it so far; they are not among
-    #: the others before the epoch is committed
+    #: up to when it is known what the execution has done: by the report of its last epoch, by what its task has said in
+    #: the one that runs, or because none runs; None: nothing was told yet, so that its figures say nothing
+    told_ms: int | None = None
+    #: how long it had nothing to do until then
+    idle_ms: float = 0.0
+    #: None: nothing is known of the last minute
+    rates: RatesDescription | None = None
+    #: the epoch that runs, if the execution has something to do in it, and its records, bytes and time of work in it so
+    #: far; they are not among the others before the epoch is committed
     running_epoch: int | None = None
     running_records_in: int = 0
     running_records_out: int = 0
+    running_bytes_in: int = 0
+    running_bytes_out: int = 0
+    running_busy_ms: float = 0.0
     #: the call of a function that has not returned for ``flinkish.task.slow-call-warning``
     slow_call: SlowCall | None = None
     #: accumulator name -> what the execution has added to it: numbers as they are, everything else as text
@@ -486,6 +496,9 @@ class JobObserver:
 
     def query_started(self) -> None:
         """Spark has accepted a query of the running attempt."""
+
+    def epoch_begun(self) -> None:
+        """An epoch is about to run, of which nobody has told anything yet."""
 
     def attempt_started(self, attempt: int) -> None:
         """The job has begun to run, for the first time or again."""

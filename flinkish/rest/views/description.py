@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from heapq import nlargest
 
-from flinkish.jobmanager.job.description import SubtaskDescription, VertexDescription
+from flinkish.jobmanager.job.description import NO_RATES, RatesDescription, SubtaskDescription, VertexDescription
 from flinkish.rest.route import Asked, BadRequestError, Route
 from flinkish.rest.views.shapes import Json, finite, job_of
 
@@ -27,6 +27,10 @@ def description(asked: Asked) -> Json:
     return {"now_ms": asked.now_ms, "job": finite(shown)}
 
 
+def _rates(subtask: SubtaskDescription) -> RatesDescription:
+    return subtask.current.rates or NO_RATES
+
+
 def _outstanding(vertex: VertexDescription) -> list[SubtaskDescription]:
     """The subtasks that say what a vertex waits for, what holds its watermark back, and where its state is."""
     if len(vertex.subtasks) <= MOST_SUBTASKS:
@@ -38,8 +42,8 @@ def _outstanding(vertex: VertexDescription) -> list[SubtaskDescription]:
 
     by_matter = (
         nlargest(MOST_SUBTASKS, vertex.subtasks, key=behind),
-        nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: subtask.current.rates.busy_ms),
-        nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: subtask.current.rates.backpressured_ms),
+        nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: _rates(subtask).busy_ms),
+        nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: _rates(subtask).backpressured_ms),
         nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: subtask.current.state_bytes),
         [subtask for subtask in vertex.subtasks if subtask.current.slow_call is not None][:MOST_SUBTASKS],
     )

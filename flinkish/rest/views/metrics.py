@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain
 from typing import Any
 
@@ -15,6 +16,7 @@ from flinkish.jobmanager.job.description import (
     JobDescription,
     JobManagerDescription,
     OperatorDescription,
+    RatesDescription,
     VertexDescription,
 )
 from flinkish.rest.route import Asked, BadRequestError, Route
@@ -24,9 +26,9 @@ from flinkish.rest.views.shapes import (
     ENDED,
     Json,
     back_pressure_level,
-    idle_ms,
     job_of,
     subtask_of,
+    sums_of,
     text_of,
     vertex_of,
 )
@@ -81,14 +83,22 @@ def job_metrics(job: JobDescription, now_ms: int) -> Metrics:
     return found
 
 
+#: The rates of an execution of which none are known.
+UNKNOWN_RATES = RatesDescription(*[math.nan] * len(fields(RatesDescription)))
+
+
+def _whole(value: float) -> float:
+    return value if math.isnan(value) else int(value)
+
+
 def task_metrics(vertex: VertexDescription, execution: ExecutionDescription) -> Metrics:
-    """Name -> value of the metrics of a task as a whole."""
-    rates = execution.rates
+    """Name -> value of the metrics of a task as a whole; NaN for what is not known."""
+    rates, sums, held = execution.rates or UNKNOWN_RATES, sums_of(execution), execution.rates
     found: Metrics = {
-        "numRecordsIn": execution.records_in,
-        "numRecordsOut": execution.records_out,
-        "numBytesIn": execution.bytes_in,
-        "numBytesOut": execution.bytes_out,
+        "numRecordsIn": sums.records_in,
+        "numRecordsOut": sums.records_out,
+        "numBytesIn": sums.bytes_in,
+        "numBytesOut": sums.bytes_out,
         "numRecordsInPerSecond": rates.records_in,
         "numRecordsOutPerSecond": rates.records_out,
         "numBytesInPerSecond": rates.bytes_in,
@@ -96,11 +106,11 @@ def task_metrics(vertex: VertexDescription, execution: ExecutionDescription) -> 
         "busyTimeMsPerSecond": rates.busy_ms,
         "idleTimeMsPerSecond": rates.idle_ms,
         "backPressuredTimeMsPerSecond": rates.backpressured_ms,
-        "accumulateBusyTimeMs": execution.busy_ms,
-        "accumulateIdleTimeMs": idle_ms(execution),
-        "accumulateBackPressuredTimeMs": int(execution.backpressured_ms),
-        "isBackPressured": back_pressure_level(rates.backpressured_ms) != "ok",
-        "stateSize": execution.state_bytes,
+        "accumulateBusyTimeMs": sums.busy_ms,
+        "accumulateIdleTimeMs": _whole(sums.idle_ms),
+        "accumulateBackPressuredTimeMs": _whole(sums.backpressured_ms),
+        "isBackPressured": math.nan if held is None else back_pressure_level(held.backpressured_ms) != "ok",
+        "stateSize": math.nan if execution.told_ms is None else execution.state_bytes,
     }
     if vertex.level > 0:
         found["currentInputWatermark"] = watermark_of(execution)
@@ -113,7 +123,7 @@ def watermark_of(execution: ExecutionDescription) -> int:
 
 
 #: The metrics of operators that Flink has itself; one of a function that has such a name is not shown, as in Flink.
-_OF_OPERATORS = frozenset({"numRecordsIn", "numRecordsInPerSecond", "numRecordsOut", "numRecordsOutPerSecond"})
+OF_OPERATORS = ("numRecordsIn", "numRecordsInPerSecond", "numRecordsOut", "numRecordsOutPerSecond")
 
 
 class Operators:
@@ -129,10 +139,10 @@ class Operators:
     def metrics_of(self, execution: ExecutionDescription) -> Iterator[tuple[OperatorDescription, str, Any]]:
         """(operator, name of the metric, value): what comes into the chain, what leaves it, and what the functions
         have."""
-        rates = execution.rates
-        yield self.first, "numRecordsIn", execution.records_in
+        rates, sums = execution.rates or UNKNOWN_RATES, sums_of(execution)
+        yield self.first, "numRecordsIn", sums.records_in
         yield self.first, "numRecordsInPerSecond", rates.records_in
-        yield self.last, "numRecordsOut", execution.records_out
+        yield self.last, "numRecordsOut", sums.records_out
         yield self.last, "numRecordsOutPerSecond", rates.records_out
         yield from self.of_functions(execution)
 
@@ -147,7 +157,7 @@ class Operators:
         for one in self._operators:
             if scoped.startswith(f"{one.uid}."):
                 name = scoped[len(one.uid) + 1 :]
-                found = None if name in _OF_OPERATORS else (one, name)
+                found = None if name in OF_OPERATORS else (one, name)
                 break
         else:
             found = None

@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.jobmanager.job.description import ExecutionDescription, JobDescription, VertexDescription
 from flinkish.rest.route import Asked, Route, Text
 from flinkish.rest.views.metrics import (
+    OF_OPERATORS,
     Operators,
     cluster_metrics,
     job_metrics,
@@ -40,9 +41,9 @@ class _Samples:
             lines.append(f"{shown}{{{labels}}} {number}")
 
     def add_all(self, scope: str, name: str, labels: Iterable[str], values: Iterable[float]) -> None:
-        """Add samples of finite numbers."""
+        """Add samples of finite numbers; NaN, which is not known, has none, since a sum with it would be NaN, too."""
         shown, lines = self._of(scope, name)
-        lines += [f"{shown}{{{each}}} {value}" for each, value in zip(labels, values, strict=True)]
+        lines += [f"{shown}{{{each}}} {value}" for each, value in zip(labels, values, strict=True) if value == value]
 
     def _of(self, scope: str, name: str) -> tuple[str, list[str]]:
         found = self._known.get((scope, name))
@@ -134,10 +135,8 @@ def _add_vertex(
     }
     first, last = (of_operators[one.operator_id] for one in (operators.first, operators.last))
     coming, leaving = [f"{each}{first}" for each in labels], [f"{each}{last}" for each in labels]
-    samples.add_all(scope, "numRecordsIn", coming, [one.records_in for one in placed])
-    samples.add_all(scope, "numRecordsInPerSecond", coming, [one.rates.records_in for one in placed])
-    samples.add_all(scope, "numRecordsOut", leaving, [one.records_out for one in placed])
-    samples.add_all(scope, "numRecordsOutPerSecond", leaving, [one.rates.records_out for one in placed])
+    for name in OF_OPERATORS:
+        samples.add_all(scope, name, coming if "In" in name else leaving, [metrics[name] for metrics in of_tasks])
     for each, execution in zip(labels, placed, strict=True):
         for operator, name, value in operators.of_functions(execution):
             samples.add(scope, name, each + of_operators[operator.operator_id], value)

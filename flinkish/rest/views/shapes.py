@@ -1,7 +1,8 @@
 """What the views share: finding what a path names, and the parts of answers that occur in several of them.
 
-Rule: Flink's Java client fails at a missing or null number, so a figure that is not known is 0, or -1 where Flink has
-that for a time that has not come; and figures of records and bytes are said to be complete.
+Rule: Flink's Java client fails at a missing or null number, so a figure that is not known is 0 there, or -1 where Flink
+has that for a time that has not come; records and bytes are said to be complete when all tasks have told theirs. As in
+Flink, they are those of the attempt, with the epoch that runs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FinalOperationError
@@ -130,9 +131,34 @@ def counted(states: Iterable[str], all_states: Iterable[str] = TASK_STATES) -> d
     return {state: counts.get(state, 0) for state in all_states}
 
 
-def idle_ms(execution: ExecutionDescription) -> int:
-    """How long an execution was RUNNING and had nothing to do."""
-    return max(execution.durations_ms.get("RUNNING", 0) - int(execution.busy_ms + execution.backpressured_ms), 0)
+class Sums(NamedTuple):
+    """What an execution has done so far, with the epoch that runs."""
+
+    records_in: float
+    records_out: float
+    bytes_in: float
+    bytes_out: float
+    busy_ms: float
+    backpressured_ms: float
+    idle_ms: float
+
+
+_NOT_TOLD = Sums(*[math.nan] * len(Sums._fields))
+
+
+def sums_of(one: ExecutionDescription) -> Sums:
+    """What an execution has done so far; NaN as long as nothing was told of it."""
+    if one.told_ms is None:
+        return _NOT_TOLD
+    return Sums(
+        one.records_in + one.running_records_in,
+        one.records_out + one.running_records_out,
+        one.bytes_in + one.running_bytes_in,
+        one.bytes_out + one.running_bytes_out,
+        one.busy_ms + one.running_busy_ms,
+        one.backpressured_ms,
+        one.idle_ms,
+    )
 
 
 def back_pressure_level(backpressured_ms: float) -> str:
@@ -146,38 +172,27 @@ def back_pressure_level(backpressured_ms: float) -> str:
 
 def io_metrics(executions: Sequence[ExecutionDescription]) -> Json:
     """Flink's IOMetricsInfo of several executions together."""
-    return _io_metrics(
-        sum([one.bytes_in for one in executions]),
-        sum([one.bytes_out for one in executions]),
-        sum([one.records_in for one in executions]),
-        sum([one.records_out for one in executions]),
-        sum([int(one.backpressured_ms) for one in executions]),
-        sum(map(idle_ms, executions)),
-        float(sum([one.busy_ms for one in executions])),
-    )
-
-
-def io_metrics_of(one: ExecutionDescription) -> Json:
-    """Flink's IOMetricsInfo of one execution."""
-    return io_metrics((one,))
-
-
-def _io_metrics(
-    bytes_in: int, bytes_out: int, records_in: int, records_out: int, held_back: int, idle: int, busy: float
-) -> Json:
+    told = [sums_of(one) for one in executions if one.told_ms is not None]
+    sums, found = Sums(*map(sum, zip(*told))) if told else _NONE, dict[str, Any]()
+    for name, figure in _COUNTED.items():
+        found |= {name: int(getattr(sums, figure)), f"{name}-complete": len(told) == len(executions)}
     return {
-        "read-bytes": bytes_in,
-        "read-bytes-complete": True,
-        "write-bytes": bytes_out,
-        "write-bytes-complete": True,
-        "read-records": records_in,
-        "read-records-complete": True,
-        "write-records": records_out,
-        "write-records-complete": True,
-        "accumulated-backpressured-time": held_back,
-        "accumulated-idle-time": idle,
-        "accumulated-busy-time": busy,
+        **found,
+        "accumulated-backpressured-time": int(sums.backpressured_ms),
+        "accumulated-idle-time": int(sums.idle_ms),
+        "accumulated-busy-time": float(sums.busy_ms),
     }
+
+
+#: Flink's name -> that of `Sums`.
+_COUNTED = {
+    "read-bytes": "bytes_in",
+    "write-bytes": "bytes_out",
+    "read-records": "records_in",
+    "write-records": "records_out",
+}
+_LASTED = {f"accumulated-{name}-time": f"{name}_ms" for name in ("backpressured", "idle", "busy")}
+_NONE = Sums(*[0.0] * len(Sums._fields))
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -227,15 +242,8 @@ def statistics(values: Iterable[float]) -> Json:
 
 def aggregated(executions: Sequence[ExecutionDescription]) -> Json:
     """The figures of several executions, aggregated one by one."""
-    metrics: dict[str, list[float]] = {
-        "read-bytes": [one.bytes_in for one in executions],
-        "write-bytes": [one.bytes_out for one in executions],
-        "read-records": [one.records_in for one in executions],
-        "write-records": [one.records_out for one in executions],
-        "accumulated-backpressured-time": [one.backpressured_ms for one in executions],
-        "accumulated-idle-time": [idle_ms(one) for one in executions],
-        "accumulated-busy-time": [one.busy_ms for one in executions],
-    }
+    told = [sums_of(one) for one in executions if one.told_ms is not None]
+    metrics = {name: [getattr(one, figure) for one in told] for name, figure in (_COUNTED | _LASTED).items()}
     return {
         "metrics": {name: aggregate(values) for name, values in metrics.items()},
         "status-duration": {
@@ -247,16 +255,20 @@ def aggregated(executions: Sequence[ExecutionDescription]) -> Json:
 # ---------------------------------------------------------------------- where a task runs
 
 
+def _has_run(execution: ExecutionDescription) -> bool:
+    return execution.first_epoch is not None or execution.running_epoch is not None
+
+
 def host_of(job: JobDescription, execution: ExecutionDescription) -> str:
     """The host on which an execution has run last."""
     if execution.host is not None:
         return execution.host
-    return UNASSIGNED if execution.first_epoch is None else job.driver.host
+    return job.driver.host if _has_run(execution) else UNASSIGNED
 
 
 def task_manager_of(job: JobDescription, execution: ExecutionDescription) -> str:
     """The id of the task manager, which is an executor of Spark or the driver, that an execution has run on last."""
-    if execution.executor is None and execution.first_epoch is None:
+    if execution.executor is None and not _has_run(execution):
         return UNASSIGNED
     if job.task_manager_ids:
         # an executor that nobody knows is that of a worker that cannot tell: without /proc, each is said to be 'driver'

@@ -8,6 +8,7 @@ from typing import Any
 from flinkish.jobmanager.job.description import (
     ExecutionDescription,
     JobDescription,
+    RatesDescription,
     SubtaskDescription,
     VertexDescription,
 )
@@ -22,7 +23,6 @@ from flinkish.rest.views.shapes import (
     counted,
     host_of,
     io_metrics,
-    io_metrics_of,
     status_duration,
     subtask_of,
     task_manager_of,
@@ -55,7 +55,7 @@ def _execution(job: JobDescription, subtask: int, execution: ExecutionDescriptio
         "endpoint": host_of(job, execution),
         **times,
         "start_time": times["start-time"],
-        "metrics": io_metrics_of(execution),
+        "metrics": io_metrics((execution,)),
         "taskmanager-id": task_manager_of(job, execution),
         "status-duration": status_duration(execution),
     }
@@ -130,20 +130,22 @@ def _attempt_of(asked: Asked, one: SubtaskDescription) -> ExecutionDescription:
 
 def back_pressure(asked: Asked) -> Json:
     """``/jobs/:jobid/vertices/:vertexid/backpressure``: the shares of the last minute in which each subtask was busy,
-    held back, or idle (``jobmanager/back_pressure.py``)."""
+    held back, or idle (``jobmanager/back_pressure.py``). Those of which that is not known are left out."""
     _, vertex = vertex_of(asked)
-    level = back_pressure_level(max((one.current.rates.backpressured_ms for one in vertex.subtasks), default=0.0))
+    known = [_pressure(one, one.current.rates) for one in vertex.subtasks if one.current.rates is not None]
+    most = max((one["ratio"] for one in known), default=0.0)
+    level = back_pressure_level(1000 * most) if known else None
     return {
-        "status": "ok",
+        # Flink's word for figures that are not there yet
+        "status": "ok" if known else "deprecated",
         "backpressureLevel": level,
         "backpressure-level": level,
-        "end-timestamp": asked.now_ms,
-        "subtasks": [_pressure(one) for one in vertex.subtasks],
+        "end-timestamp": asked.now_ms if known else None,
+        "subtasks": known or None,
     }
 
 
-def _pressure(one: SubtaskDescription) -> Json:
-    rates = one.current.rates
+def _pressure(one: SubtaskDescription, rates: RatesDescription) -> Json:
     level = back_pressure_level(rates.backpressured_ms)
     return {
         "subtask": one.subtask,

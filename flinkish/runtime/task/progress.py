@@ -93,6 +93,11 @@ class TaskProgress:
     done: bool = False
     place: TaskPlace | None = None
     slow_call: SlowCall | None = None
+    #: how long it has been at work on the epoch, without what it has waited for Spark's JVM; it grows as long as the
+    #: task runs, so what is told again as it was is no news
+    busy_ms: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -250,8 +255,10 @@ class _Run:
     task: Task
     stamp: EpochStamp
     thread: int
-    #: what the chain had sent before: records to other vertices, records to sinks
-    sent: tuple[int, int]
+    #: when it has begun
+    begun_s: float
+    #: what was sent before: records to other vertices, records to sinks; and the bytes that had come and gone
+    sent: tuple[int, int, int, int]
     #: the call in which the task was seen last, and the time at which it was seen there first
     call: tuple[Any, ...] | None = None
     since_s: float = 0.0
@@ -301,7 +308,8 @@ class ProgressReporter:
     @contextmanager
     def of_run(self, task: Task, stamp: EpochStamp) -> Iterator[None]:
         """While the block runs, the calling thread runs this task in an epoch."""
-        self._begin(_Run(task, stamp, threading.get_ident(), task.chain.sent()))
+        sent = (*task.chain.sent(), task.bytes_in, task.bytes_out)
+        self._begin(_Run(task, stamp, threading.get_ident(), self._clock(), sent))
         self._note(task.name)
         try:
             yield
@@ -386,12 +394,14 @@ class ProgressReporter:
 
     def _figures(self, run: _Run, unfinished: int, done: bool) -> TaskProgress:
         task = run.task
-        sent, written = (now - before for now, before in zip(task.chain.sent(), run.sent))
+        now = (*task.chain.sent(), task.bytes_in, task.bytes_out)
+        sent, written, bytes_in, bytes_out = (each - before for each, before in zip(now, run.sent))
+        busy_s = self._clock() - run.begun_s - run.stamp.waits.input_s - run.stamp.waits.output_s
         records, slow = max(task.records_in - unfinished, 0), None if done else run.slow
         watermark_ms = task.watermark_ms if MIN_TIMESTAMP_MS < task.watermark_ms < MAX_WATERMARK_MS else None
-        return TaskProgress(
-            task.vertex.id, task.subtask, records, sent + written, written, watermark_ms, done, run.stamp.place, slow
-        )
+        of_task = (task.vertex.id, task.subtask, records, sent + written, written, watermark_ms, done)
+        busy_ms = round(max(busy_s, 0.0) * 1000, 3)
+        return TaskProgress(*of_task, run.stamp.place, slow, busy_ms, bytes_in, bytes_out)
 
     def _watch(self, run: _Run, stack: TaskStack, now_s: float) -> bool:
         """Compare the call in which the task is with that of the last look; returns whether a warning is due."""

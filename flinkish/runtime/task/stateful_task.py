@@ -219,7 +219,7 @@ class StatefulTask(Task, TaskLife):
 
     def _counted(self, buffers: Iterable[Buffer]) -> Iterator[Buffer]:
         for buffer in buffers:
-            self._bytes_in += size_of(buffer)
+            self.bytes_in += size_of(buffer)
             yield buffer
 
     # ------------------------------------------------------------------------------------------------ life

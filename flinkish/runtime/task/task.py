@@ -123,7 +123,9 @@ class Task:
         self._time_ms = 0
         #: when the work on the epoch has begun, in s of the monotonic clock
         self._begun_s = time.monotonic()
-        self._bytes_in = self._bytes_out = 0
+        #: size of the buffers that were taken and sent in all epochs, and how much of it was reported
+        self.bytes_in = self.bytes_out = 0
+        self._reported_bytes = 0, 0
         epoch = EpochInfo()
         self.keyed_state = (
             KeyedStateBackend(
@@ -155,7 +157,7 @@ class Task:
 
     def _emit(self, vertex: int, subtask: int, data: bytes) -> None:
         self._rows.append((vertex, subtask, data))
-        self._bytes_out += len(data)
+        self.bytes_out += len(data)
 
     def _sink_emit(self, sink_id: int) -> SinkEmit:
         def emit(committables: list[Any], records: int) -> None:
@@ -242,9 +244,8 @@ class Task:
 
     def _take_bytes(self) -> dict[str, int]:
         """The sizes of the buffers that were taken and sent since the last report."""
-        found = {"bytes_in": self._bytes_in, "bytes_out": self._bytes_out}
-        self._bytes_in = self._bytes_out = 0
-        return found
+        before, self._reported_bytes = self._reported_bytes, (self.bytes_in, self.bytes_out)
+        return {"bytes_in": self.bytes_in - before[0], "bytes_out": self.bytes_out - before[1]}
 
 
 def heartbeats(job: JobDescriptor) -> Iterator[Row]:

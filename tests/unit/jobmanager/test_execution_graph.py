@@ -152,7 +152,8 @@ def test_an_execution_has_bytes_work_and_rates_of_its_attempt_alone() -> None:
     graph = Graph().started()
     for number in range(3):
         graph.clock.advance(10_000)
-        graph.graph.epoch_done(epoch(number, counts(0, bytes_in=100, bytes_out=50, work_ms=2_000.0)))
+        report = epoch(number, counts(0, bytes_in=100, bytes_out=50, work_ms=2_000.0))
+        graph.graph.epoch_done(replace(report, duration_ms=10_000))
     first = graph.current(1, 0)
     assert (first.bytes_in, first.bytes_out, first.busy_ms) == (300, 150, 6_000)
     assert first.rates.records_in == pytest.approx(0.3, rel=0.01)
@@ -233,6 +234,53 @@ def test_what_is_known_of_a_running_epoch_is_replaced_by_its_report(graph: Graph
     graph.done(epoch(1, counts(1, watermark_ms=30)))
     seen = graph.current(1, 1)
     assert (seen.slow_call, seen.watermark_ms, seen.records_in, seen.running_records_in) == (None, 30, 6, 0)
+
+
+def work(records: int, busy_ms: float) -> TaskProgress:
+    return TaskProgress(1, 1, records, busy_ms=busy_ms, bytes_in=records)
+
+
+def test_before_anything_was_told_of_an_execution_nothing_is_known_of_its_time(graph: Graph) -> None:
+    graph.graph.epoch_begun()
+    graph.clock.advance(600_000)
+    one = graph.current(1, 1)
+    assert (one.state, one.told_ms, one.rates, one.idle_ms) == ("DEPLOYING", None, None, 0)
+
+
+def test_in_a_long_epoch_a_task_does_what_it_has_said_last_and_the_others_are_not_known(graph: Graph) -> None:
+    for second in range(40, 640):
+        graph.graph.epoch_running(replace(running(0, work(10 * second, 1_000.0 * second)), running_ms=second * 1_000))
+        graph.clock.advance(1_000)
+    one, other = graph.current(1, 1), graph.current(1, 0)
+    assert one.rates == RatesDescription(10, 0, 10, 0, 1_000, 0, 0)
+    assert (one.records_in, one.running_records_in, one.running_bytes_in, one.idle_ms) == (0, 6_390, 6_390, 0)
+    assert (other.rates, other.told_ms) == (None, None)
+    last = one.told_ms
+    for _ in range(90):
+        # its worker stands still: the driver reads the same again
+        graph.graph.epoch_running(running(0, work(6_390, 639_000.0)))
+        graph.clock.advance(1_000)
+    one = graph.current(1, 1)
+    assert (one.rates, one.told_ms, one.idle_ms) == (None, last, 0)
+    graph.done(replace(epoch(0, counts(1, records_in=7_000, work_ms=700_000.0)), duration_ms=730_000))
+    one, other = graph.current(1, 1), graph.current(1, 0)
+    assert (one.records_in, one.running_records_in) == (7_000, 0)
+    assert one.rates is not None and one.rates.busy_ms > 600
+    assert other.rates == RatesDescription(idle_ms=1_000), "its epoch is done, and had nothing for it"
+
+
+def test_between_epochs_executions_are_idle_and_in_one_that_says_nothing_they_are_not_known(graph: Graph) -> None:
+    graph.done(replace(epoch(0, counts(1, work_ms=500.0)), duration_ms=10_000))
+    graph.clock.advance(600_000)
+    one = graph.current(1, 1)
+    assert one.rates == RatesDescription(idle_ms=1_000)
+    assert one.idle_ms == 609_500
+    graph.graph.epoch_begun()
+    graph.clock.advance(30_000)
+    assert graph.current(1, 1).rates is not None, "what is known of the last minute"
+    graph.clock.advance(31_000)
+    one = graph.current(1, 1)
+    assert (one.rates, one.idle_ms, one.state) == (None, 609_500, "RUNNING")
 
 
 @pytest.mark.parametrize("failed", [True, False])

@@ -83,7 +83,7 @@ def test_a_vertex_has_the_back_pressure_of_the_subtask_with_most(
 
 def test_the_time_of_a_subtask_is_work_back_pressure_and_idleness(running: JobDescription) -> None:
     vertex = running.vertices[0]
-    one = replace(vertex.subtasks[0].current, busy_ms=300.0, backpressured_ms=500.0, durations_ms={"RUNNING": 1_000})
+    one = replace(vertex.subtasks[0].current, busy_ms=300.0, backpressured_ms=500.0, idle_ms=200.0)
     subtasks = (replace(vertex.subtasks[0], current=one), *vertex.subtasks[1:])
     job = replace(running, vertices=(replace(vertex, subtasks=subtasks), *running.vertices[1:]))
     found = of_vertex(job, SRC, "/subtasks/0")["metrics"]
