@@ -76,7 +76,7 @@ def _facts(rows: list[tuple[str, Any]]) -> list[str]:
 
 
 def _head(job: Json, now_ms: int, zone: tzinfo | None) -> Iterator[str]:
-    metrics, driver, status = job["metrics"], job["driver"], job["status"]
+    metrics, driver, status = _since_begin(job), job["driver"], job["status"]
     entered_ms = job["end_time_ms"] if status in _ENDED else job["times_ms"].get(status, job["start_time_ms"])
     yield _first_line(job, f" since {time_and_age(entered_ms, now_ms, zone)}")
     place = f"process {driver['pid']} on {driver['host']}" + (f", {driver['rest']}" if driver.get("rest") else "")
@@ -84,6 +84,8 @@ def _head(job: Json, now_ms: int, zone: tzinfo | None) -> Iterator[str]:
     attempts = f"{restarts} restart{'' if restarts == 1 else 's'}"
     if job["attempts"]:
         attempts = f"attempt {job['attempts'][-1]['number']}, {attempts}"
+    if metrics.get("task_failures"):
+        attempts += f", {number(metrics['task_failures'])} task failures after which Spark ran a task again"
     if job["restart_strategy"]:
         attempts += f"; after a failure: {job['restart_strategy']}"
     yield from _facts(
@@ -102,6 +104,13 @@ def _head(job: Json, now_ms: int, zone: tzinfo | None) -> Iterator[str]:
             ("memory", _areas(job)),
         ]
     )
+
+
+def _since_begin(job: Json) -> Json:
+    """What the job has done since it began, by which its vertices count, too. A description of an earlier flinkish has
+    what it has done in its driver."""
+    totals = job.get("totals") or {}
+    return {**job["metrics"], **totals} if totals.get("epochs") else job["metrics"]
 
 
 def _slots(job: Json) -> str:
@@ -123,7 +132,7 @@ def _areas(job: Json) -> str:
 
 
 def _epochs(job: Json, now_ms: int) -> str:
-    count = number(job["metrics"].get("epochs", 0))
+    count = number(_since_begin(job).get("epochs", 0))
     if not job["epochs"]:
         return count
     last = job["epochs"][-1]
@@ -151,7 +160,7 @@ def _task_managers(job: Json, now_ms: int) -> list[str]:
     """Those that are there, and the last ones that were lost. A description of an earlier flinkish has none."""
     may_hold = (job.get("memory") or {}).get("python")
     limit = "" if may_hold is None else f" of {size(may_hold)}"
-    heads = ("task manager", "status", " slots", " running", " holds", " heap", " JVM", " Python", "")
+    heads = ("task manager", "status", " heard of", " slots", " running", " holds", " heap", " JVM", " Python", "")
     rows = []
     for one in job.get("task_managers", ()):
         memory, ended_ms = one["memory"], one["ended_ms"]
@@ -161,6 +170,7 @@ def _task_managers(job: Json, now_ms: int) -> list[str]:
             (
                 one["id"],
                 one["status"],
+                age(one["heartbeat_ms"], now_ms),
                 UNKNOWN if one["slots"] is None else one["slots"],
                 UNKNOWN if one["running_tasks"] is None else one["running_tasks"],
                 one["holds"],
@@ -173,10 +183,6 @@ def _task_managers(job: Json, now_ms: int) -> list[str]:
     return table(heads, rows) if rows else []
 
 
-def _rates(vertex: Json, name: str) -> float:
-    return float(sum(subtask["current"]["rates"][name] for subtask in vertex["subtasks"]))
-
-
 def _vertices(job: Json, zone: tzinfo | None) -> list[str]:
     heads = (
         *("vertex", "state", " parallelism", " in", " out", " in/s", " out/s"),
@@ -185,24 +191,35 @@ def _vertices(job: Json, zone: tzinfo | None) -> list[str]:
     rows = []
     for vertex in job["vertices"]:
         # a subtask that is busy all the time works 1,000 ms per second
-        rates = [subtask["current"]["rates"] for subtask in vertex["subtasks"]]
-        busy, held = (max((one[name] for one in rates), default=0.0) / 10 for name in ("busy_ms", "backpressured_ms"))
+        current = [subtask["current"] for subtask in vertex["subtasks"]]
+        rates = [one["rates"] for one in current if one["rates"] is not None]
+        busy, held = (
+            f"{max(one[name] for one in rates) / 10:.0f} %" if rates else UNKNOWN
+            for name in ("busy_ms", "backpressured_ms")
+        )
+        done = (job.get("totals") or {}).get("vertices", {}).get(vertex["uid"], vertex)
         rows.append(
             (
                 vertex["name"],
                 vertex["state"],
                 vertex["parallelism"],
-                number(vertex["records_in"]),
-                number(vertex["records_out"]),
-                number(_rates(vertex, "records_in")),
-                number(_rates(vertex, "records_out")),
-                f"{busy:.0f} %",
-                f"{held:.0f} %",
+                *(_with_running(done[name], vertex.get(f"running_{name}")) for name in ("records_in", "records_out")),
+                *(
+                    number(float(sum(one[name] for one in rates)) if len(rates) == len(current) else None)
+                    for name in ("records_in", "records_out")
+                ),
+                busy,
+                held,
                 size(vertex["state_bytes"]),
                 watermark(vertex["watermark_ms"], zone),
             )
         )
     return table(heads, rows) if rows else []
+
+
+def _with_running(done: int, running: int | None) -> str:
+    """Records of the epochs that are committed, and of the one that runs."""
+    return number(done) + (f" + {number(running)}" if running else "")
 
 
 def _sources(job: Json, zone: tzinfo | None) -> list[str]:
@@ -223,7 +240,7 @@ def _sources(job: Json, zone: tzinfo | None) -> list[str]:
 def _backlog(vertex: Json) -> str:
     if vertex["backlog_splits"]:
         return f"{number(vertex['backlog_splits'])} splits"
-    return f"{number(vertex['backlog'])} records"
+    return UNKNOWN if vertex["backlog"] is None else f"{number(vertex['backlog'])} records"
 
 
 def _last_positions(job: Json) -> Json | None:
@@ -390,7 +407,7 @@ def _lifecycle(job: Json, zone: tzinfo | None) -> list[str]:
 
 def _events(job: Json, now_ms: int, zone: tzinfo | None) -> list[str]:
     return [
-        f"  {time_and_age(event['time_ms'], now_ms, zone)}: {event['after']}"
+        f"  {time_and_age(event['time_ms'], now_ms, zone)}: {one_line(event['subject'])}: {event['after']}"
         + (f" ({one_line(event['cause'], 300)})" if event["cause"] else "")
         for event in job["story"][-_EVENTS:]
     ]

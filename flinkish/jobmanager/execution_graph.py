@@ -1,9 +1,9 @@
 """The execution graph: vertices, their subtasks, and the executions of each subtask, one per attempt of the job.
 
 Rule: the graph knows only what tasks report, at the end of an epoch and now and then while a long one runs, and whether
-one runs. With the first report, an execution is RUNNING. What an execution does after it was heard of last, in an epoch
-that runs, is not known; between epochs it has nothing to do. The location of an execution is that of the last epoch in which it had
-something to do, because Spark places the tasks of every epoch anew.
+one runs. With the first report, an execution is RUNNING. What it does in an epoch that runs after it was heard of last
+is not known; between epochs it has nothing to do. Its location is that of the last epoch in which it had something to
+do, because Spark places the tasks of every epoch anew.
 
 Any thread may ask for a description; epochs, starts and ends are reported by one thread at a time.
 """
@@ -107,15 +107,15 @@ class Execution:
         self.told_ms: int | None = None
 
     def begin(self, cause: str, since_ms: int = 0) -> None:
-        """Go to RUNNING, now that something is known of the first epoch of the attempt, which has begun then, whether or
-        not the subtask has work in it."""
+        """Go to RUNNING, now that something is known of the first epoch of the attempt, whether or not the subtask has
+        work in it. ``since_ms``: when that has begun."""
         self._since_ms = since_ms
         if self.machine.try_to(_S.INITIALIZING, "the first epoch has been planned"):
             self.machine.to(_S.RUNNING, cause)
 
     def runs(self, epoch: int, progress: TaskProgress | None, now_ms: int) -> None:
-        """Note what the task has done so far in the epoch that runs; None: nothing is known of it, or nothing runs. What
-        is told again as it was is no news of the task."""
+        """Note what the task has done so far in the epoch that runs; None: nothing is known of it, or nothing runs.
+        What is told again as it was is no news."""
         before, self._running = self._running, None if progress is None or self.machine.terminal else (epoch, progress)
         if self._running not in (None, before):
             self.told_ms = now_ms
@@ -421,8 +421,8 @@ class ExecutionGraph:
             records_in=sum(execution.records_in for execution in current),
             records_out=sum(execution.records_out for execution in current),
             watermark_ms=min(watermarks, default=None),
-            state_bytes=sum(execution.state_bytes for execution in current),
-            backlog=backlog.records,
+            state_bytes=sum(sizes) if (sizes := [one.state_bytes for one in current if one.state_bytes]) else None,
+            backlog=None if self._done_ms is None else backlog.records,
             backlog_splits=backlog.splits,
             backlog_age_ms=backlog.age_ms,
             running_records_in=sum(execution.running_records_in for execution in current),

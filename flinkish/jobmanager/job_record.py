@@ -73,13 +73,18 @@ def where_state_lies(settings: JobSettings, directory: str | None) -> str:
     )
 
 
-def who_must_act(error: FlinkishError) -> str:
-    """Who must act on an error, in words: follows from the base class of the error."""
+def who_must_act(error: FlinkishError, goes_on: bool = True) -> str:
+    """Who must act on an error, in words: follows from the base class of the error. ``goes_on``: whether the job
+    does, so that advice is for the case that the error comes again."""
     if isinstance(error, ProgramError):
         return "the author of the job"
     if isinstance(error, OperationError):
         return "the operator of the cluster"
-    return "nobody" if isinstance(error, RetryableError) else "the makers of flinkish"
+    if not isinstance(error, RetryableError):
+        return "the makers of flinkish"
+    if not goes_on:
+        return "the operator of the cluster"
+    return "nobody unless it comes again" if getattr(error, "hint", "") else "nobody"
 
 
 class JobRecord(JobObserver):
@@ -132,7 +137,7 @@ class JobRecord(JobObserver):
         self._done_ms: int | None = None
         #: the last epochs
         self._past: deque[EpochDescription] = deque(maxlen=self.MAX_EPOCHS)
-        self._epochs = self._in = self._out = self._restarts = 0
+        self._epochs = self._in = self._out = self._restarts = self._task_failures = 0
         #: the last epoch whose records are counted
         self._counted = -1
         self._watermark_ms: int | None = None
@@ -224,8 +229,9 @@ class JobRecord(JobObserver):
 
     def task_failed(self, failure: FlinkishError) -> None:
         """Keep the failure of a task that Spark runs again as an exception of the job."""
-        described = replace(describe_exception(failure, self._clock.now_ms(), self._number(), None), retried=True)
+        described = describe_exception(failure, self._clock.now_ms(), self._number(), None, retried=True)
         with self._lock:
+            self._task_failures += 1
             self._exceptions.append(described)
         self._run.history.exception(described)
 
@@ -308,6 +314,7 @@ class JobRecord(JobObserver):
             "records_in": self._in,
             "records_out": self._out,
             "restarts": self._restarts,
+            "task_failures": self._task_failures,
             "duration_ms": duration_ms,
         }
         last = self._run.last_epoch
@@ -323,7 +330,7 @@ _NUMBERED = re.compile(r"\((\d+)/\d+\)$")
 
 
 def describe_exception(
-    failure: FlinkishError, time_ms: int, attempt: int, restart_delay_ms: int | None
+    failure: FlinkishError, time_ms: int, attempt: int, restart_delay_ms: int | None, retried: bool = False
 ) -> ExceptionDescription:
     """The description of a failure, with who must act on it."""
     place, numbered = TaskPlace.parsed(failure.place), _NUMBERED.search(failure.task)
@@ -331,7 +338,7 @@ def describe_exception(
         time_ms=time_ms,
         attempt=attempt,
         error_class=type(failure).__name__,
-        who=who_must_act(failure),
+        who=who_must_act(failure, retried or restart_delay_ms is not None),
         retryable=failure.retryable,
         message=failure.message,
         what=failure.what,
@@ -346,6 +353,7 @@ def describe_exception(
         subtask=None if numbered is None else int(numbered[1]) - 1,
         traceback=failure.user_traceback if isinstance(failure, UserCodeError) else None,
         restart_delay_ms=restart_delay_ms,
+        retried=retried,
     )
 
 

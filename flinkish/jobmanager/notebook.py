@@ -5,6 +5,7 @@ Rule: it renders the description of the job, as every view does, and computes no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from flinkish.common.html_text import facts, text
@@ -17,14 +18,15 @@ def job_html(job: JobDescription) -> str:
     began = datetime.fromtimestamp(job.start_time_ms / 1000, timezone.utc)
     failure = job.exceptions[-1] if job.exceptions else None
     savepoint = job.checkpoints.latest_savepoint
+    done = vars(job.totals) if job.totals.epochs else job.metrics
     shown = {
         "job": job.id,
         "status": f"{job.status}, {job.doing}" if job.doing else job.status,
         "since": f"{began:%Y-%m-%d %H:%M:%S} UTC",
         "directory": job.directory,
-        "epochs": _figure(job.metrics.get("epochs")),
-        "records": f"{_figure(job.metrics.get('records_in'))} in, {_figure(job.metrics.get('records_out'))} out",
-        "restarts": job.metrics.get("restarts") and _figure(job.metrics["restarts"]),
+        "epochs": _figure(done.get("epochs")),
+        "records": f"{_figure(done.get('records_in'))} in, {_figure(done.get('records_out'))} out",
+        "restarts": done.get("restarts") and _figure(done["restarts"]),
         "last savepoint": savepoint.path if savepoint else None,
         "last failure": f"{failure.error_class}: {failure.what or failure.message}" if failure else None,
         "warnings": "; ".join(job.warnings),
@@ -45,16 +47,17 @@ def drawing_of_description(job: JobDescription) -> Drawing:
         for vertex in job.vertices
         for edge in vertex.edges
     )
-    return Drawing(tuple(map(_box, job.vertices)), tuple(arrows))
+    return Drawing(tuple(_box(vertex, job.totals.vertices) for vertex in job.vertices), tuple(arrows))
 
 
-def _box(vertex: VertexDescription) -> Box:
+def _box(vertex: VertexDescription, totals: Mapping[str, Mapping[str, int]]) -> Box:
+    done = totals.get(vertex.uid, vars(vertex))
     notes = (
         f"{vertex.parallelism} × {vertex.state.lower()}",
-        f"{_figure(vertex.records_in)} in, {_figure(vertex.records_out)} out",
+        f"{_figure(done['records_in'])} in, {_figure(done['records_out'])} out",
     )
     rates = [rates for subtask in vertex.subtasks if (rates := subtask.current.rates) is not None]
-    busy = max((one.busy_ms for one in rates), default=0.0) / 1000
+    busy = max(one.busy_ms for one in rates) / 1000 if rates else None
     held = max((one.backpressured_ms for one in rates), default=0.0) / 1000
     title = "\n".join(f"{operator.name} (uid {operator.uid})" for operator in vertex.operators)
     return Box(vertex.id, vertex.level, tuple(one.name for one in vertex.operators), notes, title, busy, held)

@@ -204,6 +204,7 @@ class ObservedJob(JobObserver):
         """Tell, also in the story and the history, of a task manager that has come or gone."""
         _log_change(self.name, event)
         manager = event.manager
-        self.machine.story.add(event.time_ms, f"task manager '{manager.id}'", event.before, manager.status, event.cause)
+        told = event.time_ms, f"task manager '{manager.id}'", event.before, manager.status, event.cause
+        self.machine.story.add(*told, late=True)
         self.history.task_manager(event)
         self._notify(lambda observer: observer.task_manager_changed(event))

@@ -37,7 +37,8 @@ from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskPlace
 from flinkish.runtime.phases import Clock, SystemClock
-from flinkish.runtime.task.progress import EpochProgress
+from flinkish.runtime.process import has_ended
+from flinkish.runtime.task.progress import EpochProgress, TaskProgress
 from flinkish.spark.executor_status import (
     Executors,
     ExecutorStatus,
@@ -51,8 +52,8 @@ _LOG = logging.getLogger("flinkish.JobMaster")
 
 #: Seconds between two looks: a thousand times what a look takes, within these bounds.
 SHORTEST_S, LONGEST_S = 1.0, 10.0
-#: A worker that runs nothing is forgotten after this time without a report (ms); Spark ends such ones after a minute.
-_WORKER_MS = 120_000
+#: A worker that has said nothing for so long (ms) may have ended: Spark ends those that run nothing for a minute.
+_WORKER_MS = 60_000
 #: The most that are kept: of task managers that have gone, of subtasks that one has held, of subtasks of a worker that
 #: are named.
 MAX_GONE, MAX_HELD, MAX_NAMED = 20, 32, 32
@@ -107,8 +108,10 @@ class TaskManagers(JobObserver):
         self._holders: dict[tuple[int, int], tuple[str, int, int]] = {}
         #: executor -> the subtasks that it has held, each with the last epoch
         self._held: dict[str, dict[tuple[int, int], int]] = defaultdict(dict)
-        #: executor -> process id -> when it was reported last, and its memory
-        self._workers: dict[str, dict[int, tuple[int, int | None]]] = defaultdict(dict)
+        #: executor -> process id -> when it was reported last, its memory, and whether it is of this machine
+        self._workers: dict[str, dict[int, tuple[int, int | None, bool]]] = defaultdict(dict)
+        #: what tasks of the running epoch have said last
+        self._told: dict[tuple[int, int], TaskProgress] = {}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -131,19 +134,32 @@ class TaskManagers(JobObserver):
                     heard.add(place.executor)
                     self._reports.heard(place, task.process, now_ms)
                 self._ran((task.vertex, task.subtask), place, report.epoch)
-                workers = self._workers[place.executor]
-                rss = task.process.get("rss", workers.get(place.pid, (0, None))[1])
-                workers[place.pid] = (now_ms, rss)
+                self._works(place, now_ms, task.process.get("rss"))
 
     def epoch_running(self, progress: EpochProgress) -> None:
-        """Tasks are at work: their executors are there."""
+        """Tasks are at work: their executors and processes are there. What is told again as it was is no news."""
         now_ms = self._clock.now_ms()
-        for task in progress.tasks:
-            if task.place is not None:
-                self._reports.heard(task.place, {}, now_ms)
+        with self._lock:
+            before, self._told = self._told, {(task.vertex, task.subtask): task for task in progress.tasks}
+            for key, task in self._told.items():
+                if task.place is not None and before.get(key) != task:
+                    self._works(task.place, now_ms, None)
+                    self._reports.heard(task.place, {}, now_ms)
+
+    def _works(self, place: TaskPlace, now_ms: int, rss: int | None) -> None:
+        """Note that a process is there, and its memory if it has said that."""
+        workers = self._workers[place.executor]
+        known = workers.get(place.pid, (0, None))[1] if rss is None else rss
+        workers[place.pid] = (now_ms, known, place.host == _here().host)
+
+    def task_failed(self, failure: FlinkishError) -> None:
+        """Its process may have ended: none is known to be there before it reports again."""
+        with self._lock:
+            self._workers.clear()
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
-        """Look at once, since it may be for a lost executor."""
+        """The same; and look at once, since it may be for a lost executor."""
+        self.task_failed(failure)
         self.look()
 
     def job_done(self, status: JobStatus) -> None:
@@ -228,11 +244,17 @@ class TaskManagers(JobObserver):
             del self._held[name]
         for name in self._workers.keys() - kept:
             del self._workers[name]
-        busy = {(executor, pid) for executor, pid, _ in self._holders.values()}
-        for executor, workers in self._workers.items():
-            for pid, (reported_ms, _) in list(workers.items()):
-                if now_ms - reported_ms > _WORKER_MS and (executor, pid) not in busy:
-                    del workers[pid]
+        for executor in self._workers.keys() & self._known.keys():
+            self._workers[executor] = self._alive(self._known[executor], now_ms)
+
+    def _alive(self, one: ExecutorStatus, now_ms: int) -> dict[int, tuple[int, int | None, bool]]:
+        """The Python processes of an executor of which it is known that they are there: they have said something within
+        the last minute, and if they are of this machine, it has not seen them end."""
+        return {
+            pid: (reported_ms, rss, here)
+            for pid, (reported_ms, rss, here) in (self._workers.get(one.executor, {}) if one.active else {}).items()
+            if pid == os.getpid() or (now_ms - reported_ms <= _WORKER_MS and not (here and has_ended(pid)))
+        }
 
     # ------------------------------------------------------------------ what can be asked
 
@@ -265,6 +287,7 @@ class TaskManagers(JobObserver):
         self, one: ExecutorStatus, holds: Counter[str], tasks: dict[tuple[str, int], list[str]] | None = None
     ) -> TaskManagerDescription:
         name, status, reason = one.executor, REGISTERED, ""
+        told = self._reports.reported(name) or one
         if not one.active:
             status, meaning = (RELEASED if was_released(one.reason) else LOST), meaning_of(one.reason)
             reason = escaped(one.reason.strip().rstrip(".") or "Spark gives no reason")
@@ -279,16 +302,15 @@ class TaskManagers(JobObserver):
             registered_ms=one.added_ms,
             ended_ms=one.removed_ms,
             reason=reason,
-            heartbeat_ms=one.heard_ms,
+            heartbeat_ms=max(one.heard_ms, told.heard_ms),
             cores=one.cores,
             slots=one.slots,
             running_tasks=one.running_tasks,
-            memory=MemoryFigures(**{**self._reports.memory_of(name), **one.memory}),
+            memory=MemoryFigures(**{**told.memory, **one.memory}),
             garbage_collectors=tuple(GarbageCollector(of, *done) for of, done in one.collectors.items()),
             workers=tuple(
                 WorkerDescription(pid, reported_ms, rss, tuple((tasks or {}).get((name, pid), ())))
-                for pid, (reported_ms, rss) in sorted(self._workers.get(name, {}).items())
-                if one.active
+                for pid, (reported_ms, rss, _) in sorted(self._alive(one, self._clock.now_ms()).items())
             ),
             holds=holds[name],
             held=tuple(

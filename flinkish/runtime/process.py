@@ -79,6 +79,12 @@ def status_of(pid: int) -> list[str] | None:
         return None
 
 
+def has_ended(pid: int) -> bool:
+    """Whether this machine knows that there is no such process any more; never where it has no ``/proc``."""
+    fields = status_of(pid)
+    return fields[0] == "Z" if fields is not None else os.path.exists("/proc/self/stat")
+
+
 def _parent(pid: int) -> int | None:
     fields = status_of(pid)
     return None if fields is None else int(fields[1])

@@ -72,6 +72,7 @@ _COLLECTORS = {
     "old": ("MajorGCCount", "MajorGCTime"),
     "concurrent": ("ConcurrentGCCount", "ConcurrentGCTime"),
 }
+_SEEN = re.compile(r"([^\s(]+) -> (\d+)")
 _USAGE = re.compile(r"\b(used|committed|max) = (\d{1,19})\(")
 
 
@@ -96,6 +97,8 @@ class StatusStore:
             # the one executor is in the JVM of the driver
             self._heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
         self._heap_max = int(self._context.executorMemory()) << 20
+        #: of Spark's HeartbeatReceiver: executor -> when its last heartbeat has come; None: it was not looked for yet
+        self._last_seen: Any = None
         self._lock = threading.Lock()
         self._looked_s = -self.FRESH_S
         self._found: list[ExecutorStatus] = []
@@ -115,11 +118,25 @@ class StatusStore:
         with self._lock:
             if time.monotonic() - self._looked_s >= self.FRESH_S:
                 text = self._mapper.writeValueAsString(self._store.executorList(False))
-                found = [self._status(one, now_ms) for one in json.loads(text)]
+                heard = self._heartbeats()
+                found = [self._status(one, now_ms, heard) for one in json.loads(text)]
                 # the driver of a cluster is no executor
                 self._found = [one for one in found if one.executor != DRIVER or one.cores]
                 self._looked_s = time.monotonic()
             return self._found
+
+    def _heartbeats(self) -> dict[str, int]:
+        """Executor -> when its last heartbeat has come, which Spark's store does not have; empty if the internals of
+        Spark are other ones."""
+        with suppress(Exception):
+            if self._last_seen is None:
+                endpoints = _field(_field(self._context.env().rpcEnv(), "dispatcher"), "endpointRefs").keySet()
+                receiver = next(
+                    one for one in endpoints.toArray() if one.getClass().getSimpleName() == "HeartbeatReceiver"
+                )
+                self._last_seen = _field(receiver, "executorLastSeen")
+            return {name: int(ms) for name, ms in _SEEN.findall(str(self._last_seen.toString()))}
+        return {}
 
     def reach(self, executor: str, host: str) -> ExecutorAccess:
         """An executor, to be asked."""
@@ -127,7 +144,9 @@ class StatusStore:
 
         return ExecutorAccess(self._spark, executor, host)
 
-    def _status(self, one: Mapping[str, Any], now_ms: int) -> ExecutorStatus:
+    def _status(self, one: Mapping[str, Any], now_ms: int, heard: Mapping[str, int]) -> ExecutorStatus:
+        # that of a local master is this JVM, which has just answered
+        heard_ms = now_ms if one["id"] == DRIVER else heard.get(str(one["id"]), _time_ms(one["addTime"]))
         removed, active = one.get("removeTime"), bool(one["isActive"])
         removed_ms = None if removed is None else _time_ms(removed)
         peaks = one.get("peakMemoryMetrics") or {}
@@ -143,7 +162,7 @@ class StatusStore:
             host=str(one["hostPort"]).rpartition(":")[0].strip("[]") or str(one["hostPort"]),
             address=str(one["hostPort"]),
             added_ms=_time_ms(one["addTime"]),
-            heard_ms=now_ms if active or removed_ms is None else removed_ms,
+            heard_ms=heard_ms,
             cores=one.get("totalCores"),
             slots=one.get("maxTasks"),
             running_tasks=one.get("activeTasks") if active else 0,
@@ -158,6 +177,14 @@ class StatusStore:
                 if peaks.get(count)
             },
         )
+
+
+def _field(of: Any, name: str) -> Any:
+    """The value of a private field of an object of Spark; Scala may put the name of the class before that of the
+    field."""
+    field = next(one for one in of.getClass().getDeclaredFields() if one.getName().split("$")[-1] == name)
+    field.setAccessible(True)
+    return field.get(of)
 
 
 def status_store(spark: Any) -> Executors | None:
@@ -228,10 +255,10 @@ class ReportedExecutors:
     def reach(self, executor: str, host: str) -> None:
         """Nobody but its tasks speaks for an executor."""
 
-    def memory_of(self, executor: str) -> Mapping[str, int]:
-        """What its tasks have reported of its memory."""
+    def reported(self, executor: str) -> ExecutorStatus | None:
+        """What its tasks have reported of it."""
         with self._lock:
-            return self._known[executor].memory if executor in self._known else {}
+            return self._known.get(executor)
 
     def look(self, now_ms: int) -> list[ExecutorStatus]:
         """All that were reported since this driver runs the job."""

@@ -121,8 +121,8 @@ class TaskFigures:
     busy_ms: float = 0.0
     backpressured_ms: float = 0.0
     watermark_ms: int | None = None
-    #: size of the state when it was last written
-    state_bytes: int = 0
+    #: size of the state when it was last written; None: this execution has not written any yet
+    state_bytes: int | None = None
     #: state files that were fetched to the executor's disk, and their size
     restored_files: int = 0
     restored_bytes: int = 0
@@ -277,11 +277,11 @@ class VertexDescription:
     records_in: int = 0
     records_out: int = 0
     watermark_ms: int | None = None
-    state_bytes: int = 0
+    state_bytes: int | None = None
     #: in a source: what there was and was not read when the last epoch was planned: about how many records, or how many
     #: splits (files, pages) of a source that reads them one after the other; and the age of the newest record that was
-    #: read, of the split that is furthest behind; None: it is not known
-    backlog: int = 0
+    #: read, of the split that is furthest behind; None: it is not known, as in the first epoch of the attempt
+    backlog: int | None = None
     backlog_splits: int = 0
     backlog_age_ms: int | None = None
     #: records of the epoch that runs, which are not among those above before it is committed
@@ -420,7 +420,8 @@ class JobDescription:
     #: the newest last
     attempts: tuple[AttemptDescription, ...]
     checkpoints: CheckpointsDescription
-    #: epochs, records_in, records_out, restarts, last_epoch, watermark_ms, duration_ms, of this driver
+    #: of this driver: epochs, records_in, records_out, restarts, task_failures (after which Spark ran a task again),
+    #: last_epoch, watermark_ms, duration_ms
     metrics: dict[str, float]
     #: accumulator name -> value: numbers as they are, everything else as text
     accumulators: dict[str, float | str]

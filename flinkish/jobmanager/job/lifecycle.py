@@ -33,7 +33,7 @@ class Event:
     before: str
     after: str
     cause: str = ""
-    #: position in the story, from 0 on; times do not give the order, as clocks go back at times
+    #: how many events were told before; times do not give the order, as clocks go back at times
     number: int = 0
 
     def __str__(self) -> str:
@@ -57,12 +57,15 @@ class Story:
         self._added = 0
         self._lock = threading.Lock()
 
-    def add(self, time_ms: int, subject: str, before: str, after: str, cause: str) -> Event:
-        """Add an event; returns it."""
+    def add(self, time_ms: int, subject: str, before: str, after: str, cause: str, late: bool = False) -> Event:
+        """Add an event; returns it. ``late``: it is told some time after it has happened, and stands where it has."""
         with self._lock:
+            later = list[Event]()
+            while late and self._events and self._events[-1].time_ms > time_ms:
+                later.insert(0, self._events.pop())
             event = Event(time_ms, subject, before, after, shortened(cause), self._added)
             self._added += 1
-            self._events.append(event)
+            self._events.extend((event, *later))
             return event
 
     @property

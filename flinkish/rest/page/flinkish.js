@@ -77,14 +77,19 @@ const status = (text) => element("span", { class: `status ${kindOf(text)}` }, te
 
 // ---------------------------------------------------------------- sections
 
+// what the job, and each of its vertices, has done since it began, over all attempts and drivers: committed epochs
+const sinceBegin = (job) => job.totals?.epochs ? job.totals : job.metrics;
+const doneBy = (job, vertex) => job.totals?.vertices?.[vertex.uid] || vertex;
+
 function showHead(job, now) {
-  const ended = ENDED.has(job.status);
+  const ended = ENDED.has(job.status), done = sinceBegin(job), driver = job.totals?.drivers > 1 ? `driver ${job.totals.drivers} ` : "";
   const figures = [
-    [span(Math.max(0, (ended ? job.end_time_ms : now) - job.start_time_ms)), ended ? "ran for" : "runs for"],
-    [number(job.metrics.epochs), "epochs"],
-    [number(job.metrics.records_in), "records in"],
-    [number(job.metrics.records_out), "records out"],
-    [number(job.metrics.restarts), "restarts"],
+    [span(Math.max(0, (ended ? job.end_time_ms : now) - job.start_time_ms)), driver + (ended ? "ran for" : "runs for")],
+    [number(done.epochs), "epochs"],
+    [number(done.records_in), "records in"],
+    [number(done.records_out), "records out"],
+    [number(done.restarts), "restarts"],
+    [number(job.metrics.task_failures), "tasks run again"],
     [watermark(job.metrics.watermark_ms), "watermark"],
     [number(job.slots?.present), job.slots?.required ? `slots, needs ${job.slots.required}` : "slots"],
   ];
@@ -110,13 +115,13 @@ function showWarnings(job) {
   section.replaceChildren(...job.warnings.map((text) => element("p", { class: "busy" }, text)));
 }
 
-// the largest share of a second that a subtask spends so: busy_ms, backpressured_ms
+// the largest share of a second that a subtask spends so: busy_ms, backpressured_ms; null: it is not known
 function shareOf(vertex, field) {
-  const found = vertex.subtasks.map((subtask) => (subtask.current.rates || {})[field] || 0);
-  return found.length ? Math.min(1, Math.max(...found) / 1000) : 0;
+  const found = vertex.subtasks.filter((subtask) => subtask.current.rates).map((subtask) => subtask.current.rates[field]);
+  return found.length ? Math.min(1, Math.max(...found) / 1000) : null;
 }
 
-const percent = (share) => `${Math.round(share * 100)} %`;
+const percent = (share) => share === null ? "–" : `${Math.round(share * 100)} %`;
 
 function showGraph(job) {
   const width = 210, height = 80, gapX = 110, gapY = 18;
@@ -146,6 +151,8 @@ function showGraph(job) {
   }
   for (const vertex of job.vertices) {
     const [x, y] = at[vertex.id], busy = shareOf(vertex, "busy_ms"), held = shareOf(vertex, "backpressured_ms");
+    const done = doneBy(job, vertex), running = vertex.running_records_in || vertex.running_records_out
+      ? `, now + ${number(vertex.running_records_in)}, ${number(vertex.running_records_out)}` : "";
     const short = (text, length) => text.length > length ? text.slice(0, length - 1) + "…" : text;
     drawn.push(svg("g", { transform: `translate(${x},${y})` },
       svg("title", {}, `${vertex.name}\nuid ${vertex.uid}\n${vertex.operators.map((one) => one.name).join("\n")}`),
@@ -155,7 +162,7 @@ function showGraph(job) {
       svg("text", { x: 8, y: 22, "font-weight": 600 }, short(vertex.name, 30)),
       svg("text", { x: 8, y: 40, class: "dim" }, `${vertex.parallelism} × ${vertex.state.toLowerCase()}, busy ${percent(busy)}`),
       svg("text", { x: 8, y: 54, class: "dim" }, held > 0.1 ? `back-pressured ${percent(held)}` : ""),
-      svg("text", { x: 8, y: 70 }, `${number(vertex.records_in)} in, ${number(vertex.records_out)} out`)));
+      svg("text", { x: 8, y: 70 }, short(`${number(done.records_in)} in, ${number(done.records_out)} out${running}`, 34))));
   }
   const w = levels * (width + gapX) - gapX, h = most * (height + gapY) - gapY;
   place("graph", svg("svg", { width: w + 2, height: h + 2, viewBox: `-1 -1 ${w + 2} ${h + 2}`, role: "img", "aria-label": "job graph" }, ...drawn),
@@ -185,13 +192,15 @@ function showEpochs(job) {
     ...PHASES.map(([, title, colour]) => element("span", { style: `--colour: ${colour}` }, title)));
 }
 
-// the subtask of a vertex that is behind all others, if the vertex is one that holds back
-function holding(vertex) {
-  if (!vertex.inputs.length && vertex.watermark_ms === null) return "";
-  const behind = vertex.subtasks.filter((subtask) => !ENDED.has(subtask.current.state))
-    .sort((one, other) => (one.current.watermark_ms ?? NO_WATERMARK) - (other.current.watermark_ms ?? NO_WATERMARK));
-  if (!behind.length) return "";
-  const first = behind[0];
+// who holds the watermark of a vertex back: of the vertices before it, the subtask that is behind all others
+function holding(job, vertex) {
+  const of = (one) => one.watermark_ms ?? NO_WATERMARK;
+  const [before] = job.vertices.filter((one) => vertex.inputs.includes(one.id) && of(one) <= of(vertex) && !ENDED.has(one.state))
+    .sort((one, other) => of(one) - of(other));
+  if (before) return holding(job, before) || before.name;
+  const [first, ...others] = vertex.subtasks.filter((subtask) => !ENDED.has(subtask.current.state))
+    .sort((one, other) => of(one.current) - of(other.current));
+  if (!others.length || of(first.current) === of(others[others.length - 1].current)) return "";
   const splits = first.current.splits || [];
   return `${first.name}${splits.length ? `, which reads ${splits.slice(0, 2).join(", ")}${splits.length > 2 ? ", …" : ""}` : ""}`;
 }
@@ -202,8 +211,8 @@ function showWatermarks(job, now) {
     ["watermark", (vertex) => watermark(vertex.watermark_ms)],
     ["behind now", (vertex) => vertex.watermark_ms === null || vertex.watermark_ms <= NO_WATERMARK || vertex.watermark_ms >= END_OF_TIME
       ? "–" : span(Math.max(0, now - vertex.watermark_ms)), "number"],
-    ["held back by", holding, "wide"],
-    ["backlog", (vertex) => vertex.backlog ? `${number(vertex.backlog)} records` : vertex.backlog_splits ? `${number(vertex.backlog_splits)} splits` : "–", "number"],
+    ["held back by", (vertex) => holding(job, vertex), "wide"],
+    ["backlog", (vertex) => vertex.backlog_splits ? `${number(vertex.backlog_splits)} splits` : vertex.level || vertex.backlog === null ? "–" : `${number(vertex.backlog)} records`, "number"],
     ["late", (vertex) => number(vertex.operators.reduce((sum, one) => sum + (one.counts.numLateRecordsDropped || 0), 0)), "number"],
   ];
   place("watermarks", table(columns, job.vertices), job.vertices.length > 0);
@@ -228,6 +237,7 @@ function showTaskManagers(job, now) {
     ["task manager", (one) => element("span", { title: `executor ${one.executor} ${one.address}` }, one.id)],
     ["status", (one) => status(one.status)],
     ["since", (one) => element("span", { title: time(one.ended_ms ?? one.registered_ms) }, ago(one.ended_ms ?? one.registered_ms, now))],
+    ["heard of", (one) => ago(one.heartbeat_ms, now), "number"],
     ["slots", (one) => known(one.slots, number), "number"],
     ["running", (one) => known(one.running_tasks, number), "number"],
     ["holds", (one) => number(one.holds), "number"],
@@ -235,8 +245,8 @@ function showTaskManagers(job, now) {
       `${known(heap(one)[0], bytes)} of ${known(heap(one)[1], bytes)}`), "number"],
     ["JVM", (one) => known(of(one).jvm_rss, bytes), "number"],
     ["Python", (one) => python(one) ? element("span", { title: one.workers.map((worker) =>
-      `process ${worker.pid}: ${bytes(worker.rss_bytes)}, ${worker.tasks.join(", ")}`).join("\n") },
-      `${bytes(python(one))}${limit ? ` of ${bytes(limit)}` : ""} in ${number(one.workers.length)}`) : "–", "number"],
+      `process ${worker.pid}, ${ago(worker.reported_ms, now)}: ${known(worker.rss_bytes, bytes)}, ${worker.tasks.join(", ")}`).join("\n") },
+      `${bytes(python(one))}${limit ? ` of ${bytes(limit)}` : ""} in ${number(one.workers.filter((worker) => worker.rss_bytes).length)}`) : "–", "number"],
     ["collections", (one) => one.garbage_collectors.length ? element("span", { title: one.garbage_collectors.map((collector) =>
       `${collector.name}: ${number(collector.count)}, ${span(collector.time_ms)}`).join("\n") },
       span(one.garbage_collectors.reduce((sum, collector) => sum + collector.time_ms, 0))) : "–", "number"],

@@ -44,7 +44,7 @@ def _outstanding(vertex: VertexDescription) -> list[SubtaskDescription]:
         nlargest(MOST_SUBTASKS, vertex.subtasks, key=behind),
         nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: _rates(subtask).busy_ms),
         nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: _rates(subtask).backpressured_ms),
-        nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: subtask.current.state_bytes),
+        nlargest(MOST_SUBTASKS, vertex.subtasks, key=lambda subtask: subtask.current.state_bytes or 0),
         [subtask for subtask in vertex.subtasks if subtask.current.slow_call is not None][:MOST_SUBTASKS],
     )
     chosen = {subtask.subtask for outstanding in by_matter for subtask in outstanding}

@@ -57,6 +57,7 @@ def job_metrics(job: JobDescription, now_ms: int) -> Metrics:
     found: Metrics = {
         "numRestarts": int(job.metrics.get("restarts", 0)),
         "fullRestarts": int(job.metrics.get("restarts", 0)),
+        "numTaskFailures": int(job.metrics.get("task_failures", 0)),
         "uptime": now_ms - job.times_ms.get("RUNNING", now_ms) if is_up else 0 if job.status not in ENDED else -1,
         "downtime": max(downtime, 0),
         "runningTime": running,
@@ -110,7 +111,7 @@ def task_metrics(vertex: VertexDescription, execution: ExecutionDescription) -> 
         "accumulateIdleTimeMs": _whole(sums.idle_ms),
         "accumulateBackPressuredTimeMs": _whole(sums.backpressured_ms),
         "isBackPressured": math.nan if held is None else back_pressure_level(held.backpressured_ms) != "ok",
-        "stateSize": math.nan if execution.told_ms is None else execution.state_bytes,
+        "stateSize": math.nan if execution.state_bytes is None else execution.state_bytes,
     }
     if vertex.level > 0:
         found["currentInputWatermark"] = watermark_of(execution)

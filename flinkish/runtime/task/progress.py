@@ -53,8 +53,8 @@ IDLE_S = 10.0
 #: Time without a further try after a file could not be written.
 _RETRY_S = 60.0
 
-#: files of `ProgressFiles.note`, and their size
-_NOTES, _NOTE_BYTES = "work-", 512
+#: files of `ProgressFiles.note`
+_NOTES = "work-"
 _OPERATORS = os.path.join(OWN_ROOT, "runtime", "operators") + os.sep
 
 
@@ -215,7 +215,8 @@ class ProgressFiles:
         with suppress(OSError):
             file = os.open(os.path.join(local, f"{_NOTES}{os.getpid()}"), os.O_WRONLY | os.O_CREAT, 0o600)
             try:
-                os.pwrite(file, task.encode()[:_NOTE_BYTES].ljust(_NOTE_BYTES), 0)
+                # whole, for the number of the subtask is at its end; what is left of a longer one is behind the zero
+                os.pwrite(file, task.encode() + b"\0", 0)
             finally:
                 os.close(file)
 
@@ -224,8 +225,8 @@ class ProgressFiles:
         storage, found = storage_of(self._directory), dict[int, str]()
         for entry in storage.list(self._directory):
             with suppress(OSError, ValueError):
-                text = storage.read(entry.path).decode(errors="ignore").strip() if entry.name.startswith(_NOTES) else ""
-                found |= {int(entry.name[len(_NOTES) :]): text} if text else {}
+                data = storage.read(entry.path).partition(b"\0")[0] if entry.name.startswith(_NOTES) else b""
+                found |= {int(entry.name[len(_NOTES) :]): data.decode(errors="ignore")} if data else {}
         return found
 
     def read(self) -> dict[str, WorkerProgress]:
