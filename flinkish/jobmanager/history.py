@@ -19,8 +19,8 @@ from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.task_managers import TaskManagerEvent
 
 
-class History(Protocol):
-    """Records what happens to a job."""
+class History:
+    """Records what happens to a job; this one does nothing with it."""
 
     def status(self, event: Event, attempt: int) -> None:
         """Record that the job has changed its status."""
@@ -41,26 +41,8 @@ class History(Protocol):
         """Write what is left, because the job has ended. The one method that takes its time."""
 
 
-class NoHistory:
-    """Records nothing: for jobs without a directory of their own, or with ``flinkish.history.enabled: false``."""
-
-    def status(self, event: Event, attempt: int) -> None:
-        """Does nothing."""
-
-    def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> None:
-        """Does nothing."""
-
-    def exception(self, description: ExceptionDescription) -> None:
-        """Does nothing."""
-
-    def checkpoint(self, description: CheckpointDescription) -> None:
-        """Does nothing."""
-
-    def task_manager(self, event: TaskManagerEvent) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
+#: Records nothing: for jobs without a directory of their own, or with ``flinkish.history.enabled: false``.
+NoHistory = History
 
 
 Row = tuple[Any, ...]
@@ -170,7 +152,7 @@ class HistoryStore(Protocol):
         """Create the tables that have no rows yet; may raise any exception, too."""
 
 
-class HistoryWriter:
+class HistoryWriter(History):
     """A `History` that collects rows and writes them from a thread of its own: every ``interval_s`` seconds, if there
     are any, and at the end; the first time after ``first_s`` seconds, if that is less.
 

@@ -28,6 +28,7 @@ from flinkish.common.options import tables
 from flinkish.connectors.results import PrintSink
 from flinkish.errors import ConfigurationError, FlinkishError, indented
 from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
+from flinkish.jobmanager.job.lifecycle import time_text
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.log import OF_PROGRAM, LogLine, log_in_driver
@@ -275,15 +276,7 @@ def watermark_text(watermark_ms: int | None) -> str:
     >>> watermark_text(1_700_000_000_123), watermark_text(None)
     ('2023-11-14T22:13:20.123Z', 'none')
     """
-    if watermark_ms is None:
-        return "none"
-    try:
-        # not timedelta arithmetic on floats: milliseconds must come out exactly
-        seconds, millis = divmod(watermark_ms, 1000)
-        time = datetime.fromtimestamp(seconds, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return f"{watermark_ms} ms"
-    return f"{time.replace(tzinfo=None).isoformat(timespec='seconds')}.{millis:03d}Z"
+    return "none" if watermark_ms is None else time_text(watermark_ms)
 
 
 _JOB_LOG = logging.getLogger("flinkish.JobMaster")

@@ -32,6 +32,7 @@ from flinkish.jobmanager.job.task_managers import (
     TaskManagerDescription,
     TaskManagerEvent,
     WorkerDescription,
+    task_manager_id,
 )
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
@@ -69,11 +70,6 @@ def this_process() -> ExecutorStatus:
     return ExecutorStatus(
         executor=DRIVER, host=socket.gethostname(), added_ms=now_ms, heard_ms=now_ms, cores=cores, in_driver=True
     )
-
-
-def manager_id(host: str, executor: str) -> str:
-    """The id of a task manager: free text, as in Flink, without a slash."""
-    return f"{host}-{executor}".replace("/", "_")
 
 
 class TaskManagers(JobObserver):
@@ -271,7 +267,7 @@ class TaskManagers(JobObserver):
         """The task manager with this id, to be asked for more than it reports; None: it is none that can be asked."""
         with self._lock:
             for one in self._known.values():
-                if one.active and not one.in_driver and manager_id(one.host, one.executor) == name:
+                if one.active and not one.in_driver and task_manager_id(one.host, one.executor) == name:
                     return self._executors.reach(one.executor, one.host)
         return None
 
@@ -293,7 +289,7 @@ class TaskManagers(JobObserver):
             reason = escaped(one.reason.strip().rstrip(".") or "Spark gives no reason")
             reason += f": {meaning}" if meaning else ""
         return TaskManagerDescription(
-            id=manager_id(one.host, name),
+            id=task_manager_id(one.host, name),
             executor=name,
             host=one.host,
             in_driver=one.in_driver,

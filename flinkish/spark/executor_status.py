@@ -130,11 +130,9 @@ class StatusStore:
         Spark are other ones."""
         with suppress(Exception):
             if self._last_seen is None:
-                endpoints = _field(_field(self._context.env().rpcEnv(), "dispatcher"), "endpointRefs").keySet()
-                receiver = next(
-                    one for one in endpoints.toArray() if one.getClass().getSimpleName() == "HeartbeatReceiver"
-                )
-                self._last_seen = _field(receiver, "executorLastSeen")
+                refs = _field(_field(self._context.env().rpcEnv(), "dispatcher"), "endpointRefs")
+                found = {one.getClass().getSimpleName(): one for one in refs.keySet().toArray()}
+                self._last_seen = _field(found["HeartbeatReceiver"], "executorLastSeen")
             return {name: int(ms) for name, ms in _SEEN.findall(str(self._last_seen.toString()))}
         return {}
 

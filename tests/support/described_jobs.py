@@ -287,6 +287,7 @@ def extreme_job() -> JobDescription:
         last_epoch=2**40,
         records_in=2**62,
         records_out=2**62,
+        state_bytes=2**40,
         bytes_in=2**61,
         bytes_out=2**61,
         busy_ms=1e15,

@@ -13,6 +13,11 @@ from typing import Protocol
 REGISTERED, LOST, RELEASED = "REGISTERED", "LOST", "RELEASED"
 
 
+def task_manager_id(host: str, executor: str) -> str:
+    """The id of a task manager: free text, as in Flink, without a slash."""
+    return f"{host}-{executor}".replace("/", "_")
+
+
 @dataclass(frozen=True)
 class GarbageCollector:
     """What a garbage collector of a JVM has done since the JVM has begun."""

@@ -161,12 +161,12 @@ def thread_dump(asked: Asked) -> Json:
 def all_task_managers(asked: Asked) -> Json:
     """``/taskmanagers``"""
     managers = task_managers_of(asked.jobs.describe()).values()
-    return {"taskmanagers": [task_managers.summary(one, asked.now_ms) for one in managers]}
+    return {"taskmanagers": [task_managers.summary(one) for one in managers]}
 
 
 def task_manager(asked: Asked) -> Json:
     """``/taskmanagers/:taskmanagerid``"""
-    return task_managers.details(task_manager_named(asked), asked.now_ms)
+    return task_managers.details(task_manager_named(asked))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.options import core
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.job.description import ExceptionDescription, JobDescription, VertexDescription
+from flinkish.jobmanager.job.task_managers import task_manager_id
 from flinkish.rest.failures import failure_cause_of
 from flinkish.rest.route import Asked, BadRequestError, Route
 from flinkish.rest.views.shapes import (
@@ -23,7 +24,6 @@ from flinkish.rest.views.shapes import (
     job_of,
     job_times,
     pairs,
-    task_manager_id,
     times_of,
     user_accumulators,
 )

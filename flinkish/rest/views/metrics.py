@@ -88,10 +88,6 @@ def job_metrics(job: JobDescription, now_ms: int) -> Metrics:
 UNKNOWN_RATES = RatesDescription(*[math.nan] * len(fields(RatesDescription)))
 
 
-def _whole(value: float) -> float:
-    return value if math.isnan(value) else int(value)
-
-
 def task_metrics(vertex: VertexDescription, execution: ExecutionDescription) -> Metrics:
     """Name -> value of the metrics of a task as a whole; NaN for what is not known."""
     rates, sums, held = execution.rates or UNKNOWN_RATES, sums_of(execution), execution.rates
@@ -108,8 +104,8 @@ def task_metrics(vertex: VertexDescription, execution: ExecutionDescription) -> 
         "idleTimeMsPerSecond": rates.idle_ms,
         "backPressuredTimeMsPerSecond": rates.backpressured_ms,
         "accumulateBusyTimeMs": sums.busy_ms,
-        "accumulateIdleTimeMs": _whole(sums.idle_ms),
-        "accumulateBackPressuredTimeMs": _whole(sums.backpressured_ms),
+        "accumulateIdleTimeMs": sums.idle_ms,
+        "accumulateBackPressuredTimeMs": sums.backpressured_ms,
         "isBackPressured": math.nan if held is None else back_pressure_level(held.backpressured_ms) != "ok",
         "stateSize": math.nan if execution.state_bytes is None else execution.state_bytes,
     }

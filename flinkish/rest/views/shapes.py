@@ -23,6 +23,7 @@ from flinkish.jobmanager.job.description import (
     VertexDescription,
 )
 from flinkish.jobmanager.job.lifecycle import ExecutionState
+from flinkish.jobmanager.job.task_managers import task_manager_id
 from flinkish.rest.route import Asked, NotFoundError
 
 Json = dict[str, Any]
@@ -274,11 +275,6 @@ def task_manager_of(job: JobDescription, execution: ExecutionDescription) -> str
         # an executor that nobody knows is that of a worker that cannot tell: without /proc, each is said to be 'driver'
         return job.task_manager_ids.get(execution.executor or DRIVER, UNASSIGNED)
     return task_manager_id(execution.host or job.driver.host, execution.executor or DRIVER)
-
-
-def task_manager_id(host: str, executor: str) -> str:
-    """The id of a task manager: free text, as in Flink, without a slash."""
-    return f"{host}-{executor}".replace("/", "_")
 
 
 # ---------------------------------------------------------------------- values

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from flinkish.common.memory import MemoryConfiguration
 from flinkish.jobmanager.job.description import JobManagerDescription
-from flinkish.jobmanager.job.task_managers import REGISTERED, MemoryFigures, TaskManagerDescription
+from flinkish.jobmanager.job.task_managers import REGISTERED, MemoryFigures, TaskManagerDescription, task_manager_id
 from flinkish.rest.route import Asked, NotFoundError
-from flinkish.rest.views.shapes import DRIVER, ENDED, UNASSIGNED, Json, host_of, task_manager_id, task_manager_of
+from flinkish.rest.views.shapes import DRIVER, ENDED, UNASSIGNED, Json, host_of, task_manager_of
 
 
 @dataclass
@@ -27,6 +27,8 @@ class TaskManager:
     areas: MemoryConfiguration = MemoryConfiguration()
     #: (job id, number of the subtask) -> its tasks: a slot holds a subtask of each vertex, as in Flink
     held: Counter[tuple[str, int]] = field(default_factory=Counter)
+    #: when its tasks were heard of last; 0: they were not yet
+    told_ms: int = 0
 
     @property
     def assigned_tasks(self) -> int:
@@ -46,9 +48,8 @@ class TaskManager:
 
     @property
     def cores(self) -> int:
-        """Its cores; as many as its slots, if that is not known."""
-        known = None if self.described is None else self.described.cores
-        return self.slots if known is None else known
+        """Its cores."""
+        return (0 if self.described is None else self.described.cores) or 0
 
     @property
     def memory(self) -> MemoryFigures:
@@ -62,9 +63,10 @@ class TaskManager:
             return self.id == task_manager_id(self.host, DRIVER)
         return self.described.in_driver
 
-    def heartbeat_ms(self, now_ms: int) -> int:
+    @property
+    def heartbeat_ms(self) -> int:
         """When it was heard of last."""
-        return now_ms if self.described is None else self.described.heartbeat_ms
+        return self.told_ms if self.described is None else self.described.heartbeat_ms
 
 
 def task_managers_of(jobs: JobManagerDescription) -> dict[str, TaskManager]:
@@ -88,6 +90,7 @@ def task_managers_of(jobs: JobManagerDescription) -> dict[str, TaskManager]:
                 if name not in found:
                     found[name] = TaskManager(name, host_of(job, subtask.current))
                 found[name].held[job.id, subtask.subtask] += 1
+                found[name].told_ms = max(found[name].told_ms, subtask.current.told_ms or 0)
     return found
 
 
@@ -135,7 +138,7 @@ def _resource(manager: TaskManager, slots: int) -> Json:
     return {"cpuCores": float(slots), **sizes, "extendedResources": {}}
 
 
-def summary(manager: TaskManager, now_ms: int) -> Json:
+def summary(manager: TaskManager) -> Json:
     """A task manager in the list of all."""
     memory = manager.memory
     return {
@@ -143,7 +146,7 @@ def summary(manager: TaskManager, now_ms: int) -> Json:
         "path": f"flinkish://{manager.host}/{manager.id}",
         "dataPort": 0,
         "jmxPort": -1,
-        "timeSinceLastHeartbeat": manager.heartbeat_ms(now_ms),
+        "timeSinceLastHeartbeat": manager.heartbeat_ms,
         "slotsNumber": manager.slots,
         "freeSlots": manager.free_slots,
         "assignedTasks": manager.assigned_tasks,
@@ -160,12 +163,12 @@ def summary(manager: TaskManager, now_ms: int) -> Json:
     }
 
 
-def details(manager: TaskManager, now_ms: int) -> Json:
+def details(manager: TaskManager) -> Json:
     """All of a task manager."""
     memory = manager.memory
     collectors = () if manager.described is None else manager.described.garbage_collectors
     return {
-        **summary(manager, now_ms),
+        **summary(manager),
         "allocatedSlots": [
             {"jobId": job_id, "resource": _resource(manager, 1), "assignedTasks": tasks}
             for (job_id, _), tasks in manager.held.items()

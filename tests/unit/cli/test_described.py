@@ -156,7 +156,8 @@ def test_positions_of_sources_are_a_table_and_no_json(position: Any, rows: list[
     [
         ({"backlog": 1_200, "backlog_age_ms": 2_500}, "1,200 records", "2.5 s"),
         ({"backlog_splits": 17}, "17 splits", "-"),
-        ({}, "0 records", "-"),
+        ({"backlog": 0}, "0 records", "-"),
+        ({}, "-", "-"),
     ],
 )
 def test_a_source_says_how_much_it_has_not_read(more: dict[str, Any], lag: str, waits: str) -> None:
@@ -262,7 +263,7 @@ def test_the_head_says_what_the_job_is_about() -> None:
     assert line_with(found, "records")[1] == "90,000 in, 88,000 out"
     assert line_with(found, "attempts")[1].startswith("2 restarts")
     assert line_with(found, "no watermark will ever come")
-    assert line_with(found, "2027-01-15 07:55:00 UTC (5 min ago): RUNNING (attempt 0 runs)")
+    assert line_with(found, "2027-01-15 07:55:00 UTC (5 min ago): job 'clicks': RUNNING (attempt 0 runs)")
     assert line_with(found, "seen") == ["seen", "40,000"]
 
 

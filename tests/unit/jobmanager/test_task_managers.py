@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 from typing import Any
 
 import pytest
 
 from flinkish.common import WatermarkStrategy
 from flinkish.connectors.generated import DataGeneratorSource
-from flinkish.errors import FinalOperationError
+from flinkish.errors import FinalOperationError, RetryableError
 from flinkish.jobmanager.client import JobManager
 from flinkish.jobmanager.job.task_managers import LOST, REGISTERED, RELEASED, TaskManagerDescription, TaskManagerEvent
 from flinkish.jobmanager.task_managers import MAX_GONE, MAX_HELD, TaskManagers
@@ -16,8 +18,10 @@ from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.phases import ManualClock
+from flinkish.runtime.task.progress import EpochProgress, TaskProgress
 from flinkish.spark.executor_status import ExecutorStatus, ReportedExecutors, meaning_of, was_released
 from tests.support.job_descriptors import job_of_levels
+from tests.support.processes import wait_until
 from tests.support.programs import new_environment
 
 MINUTE_MS = 60_000
@@ -196,13 +200,65 @@ def test_python_processes_are_described_with_their_memory_and_their_subtasks(wat
     assert watched["1"].memory.jvm_rss is None
 
 
-def test_a_python_process_that_runs_nothing_any_more_is_forgotten(watched: Watched) -> None:
+def processes(watched: Watched) -> dict[int, int | None]:
+    """Python process of executor 0 -> its memory."""
+    return {one.pid: one.rss_bytes for one in watched["0"].workers}
+
+
+def progress(*tasks: TaskProgress) -> EpochProgress:
+    return EpochProgress(3, 0, 0, 0, None, tasks)
+
+
+def test_a_python_process_that_says_nothing_for_a_minute_is_not_known_to_be_there(watched: Watched) -> None:
     watched.look()
-    watched.report(1, task(0, "0", pid=7))
-    watched.report(2, task(0, "0", pid=8))
+    watched.report(1, task(0, "0", pid=7, rss=100), task(1, "0", pid=8, rss=200))
+    where = TaskPlace("host", "0", 1, 0, 0, 1, 8)
+    for second in range(90):
+        # one works in a long epoch, and another one tells the same again and again: it stands still
+        still = TaskProgress(0, 0, 5, place=TaskPlace("host", "0", 1, 0, 0, 1, 7))
+        watched.registry.epoch_running(progress(still, TaskProgress(0, 1, place=where, busy_ms=1_000.0 * second)))
+        watched.clock.advance(1_000)
+    assert processes(watched) == {8: 200}
     watched.clock.advance(10 * MINUTE_MS)
-    watched.registry.look()
-    assert [one.pid for one in watched["0"].workers] == [8]
+    assert processes(watched) == {}
+
+
+@pytest.mark.parametrize("attempt", [True, False])
+def test_after_the_death_of_a_process_those_are_there_that_report_again(watched: Watched, attempt: bool) -> None:
+    watched.look()
+    watched.report(1, task(0, "0", pid=7, rss=100), task(1, "0", pid=8, rss=200))
+    failure = RetryableError("a Python worker was lost")
+    if attempt:
+        watched.registry.attempt_failed(failure, 0)
+    else:
+        watched.registry.task_failed(failure)
+    assert processes(watched) == {}
+    watched.report(2, task(0, "0", pid=9, rss=300), task(1, "0", pid=8, rss=200))
+    assert processes(watched) == {8: 200, 9: 300}
+
+
+def test_of_processes_of_this_machine_only_those_that_live_are_there(watched: Watched) -> None:
+    watched.look()
+    with subprocess.Popen(["sleep", "1000"]) as lives:
+        here = socket.gethostname()
+        watched.report(1, task(0, "0", pid=lives.pid, host=here, rss=100), task(1, "0", pid=8, rss=200))
+        assert processes(watched) == {lives.pid: 100, 8: 200}
+        lives.kill()
+        wait_until(lambda: processes(watched) == {8: 200}, 30, "the end of the process")
+
+
+def test_when_an_executor_was_heard_of_is_the_last_that_spark_or_its_tasks_have_heard(
+    watched: Watched, store: Store
+) -> None:
+    watched.look()
+    assert watched["0"].heartbeat_ms == 2_000, "by Spark"
+    watched.report(1, task(0, "0"))
+    assert (watched["0"].heartbeat_ms, watched["1"].heartbeat_ms) == (1_000_000, 2_000)
+    watched.clock.advance(MINUTE_MS)
+    assert watched["0"].heartbeat_ms == 1_000_000
+    store.add("0", heard_ms=1_030_000)
+    watched.look()
+    assert watched["0"].heartbeat_ms == 1_030_000
 
 
 # ---------------------------------------------------------------------- what nobody knows
