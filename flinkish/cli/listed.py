@@ -140,7 +140,7 @@ def _row(one: Listed, now_ms: int, zone: tzinfo | None) -> tuple[object, ...]:
         *head[:2],
         f"{head[2]} {duration(since_ms)}",
         number(metrics.get("epochs", 0)),
-        *(number(rate) for rate in _rates(described["epochs"], now_ms)),
+        *(number(rate) for rate in _rates(described, now_ms)),
         number(metrics.get("restarts", 0)),
         UNKNOWN if taken is None else age(taken["trigger_time_ms"], now_ms),
         watermark(metrics.get("watermark_ms"), zone),
@@ -148,11 +148,14 @@ def _row(one: Listed, now_ms: int, zone: tzinfo | None) -> tuple[object, ...]:
     )
 
 
-def _rates(epochs: list[dict[str, Any]], now_ms: int) -> tuple[float, float]:
-    """Records in and out per second of the last minute, or since the first epoch that is known."""
-    recent = [epoch for epoch in epochs if now_ms - epoch["time_ms"] < _WINDOW_MS]
+def _rates(described: dict[str, Any], now_ms: int) -> tuple[float | None, float | None]:
+    """Records in and out per second of the epochs of the last minute, the one that runs among them; None: there was no
+    epoch yet."""
+    recent = [epoch for epoch in described["epochs"] if now_ms - epoch["time_ms"] < _WINDOW_MS]
+    if described.get("running_epoch"):
+        recent.append({**described["running_epoch"], "time_ms": now_ms})
     if not recent:
-        return 0.0, 0.0
+        return (0.0, 0.0) if described["epochs"] else (None, None)
     begun_ms = recent[0]["time_ms"] - recent[0]["duration_ms"]
     seconds = max(1.0, (now_ms - begun_ms) / 1_000)
     records_in, records_out = (sum(epoch[name] for epoch in recent) for name in ("records_in", "records_out"))
