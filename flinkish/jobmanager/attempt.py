@@ -419,11 +419,12 @@ class QueryAttempt(EpochListener):
         """Tell which tasks have failed and run again since the last look."""
         with suppress(Exception):
             # if Spark cannot be asked, the query says why
-            self._trouble = self._trouble or Trouble(
-                self.spark, self.job.name, self._secret, self._observer.task_failed
-            )
+            self._trouble = self._trouble or Trouble(self.spark, self.job.name, self._secret, self._task_failed)
             query = None if self._query is None else self._query.of_spark
             self._trouble.look("" if query is None else str(query.runId))
+
+    def _task_failed(self, failure: FlinkishError) -> None:
+        self._observer.task_failed(explained(failure, self.spark, self.location.path))
 
     def _look_at_clock(self, query: RunningQuery) -> None:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""

@@ -181,7 +181,7 @@ def explained(failure: FlinkishError, spark: Any, query: str) -> FlinkishError:
     if type(failure) is not RetryableError or "worker" not in failure.what:
         return failure
     with suppress(OSError):
-        for pid, task in ProgressFiles(query).noted().items():
+        for pid, task in (files := ProgressFiles(query)).noted().items():
             end = end_of_worker(pid)
             if end is None and os.path.exists(f"/proc/{pid}"):
                 continue
@@ -189,6 +189,8 @@ def explained(failure: FlinkishError, spark: Any, query: str) -> FlinkishError:
             how, more = _how_it_ended(end)
             failure.what = f"a Python worker (process {pid}) {how} in task '{task}'{more}"
             failure.hint = f"{_DIAGNOSES[end is not None and end[0] == -9]}; {failure.hint}"
+            # it has died once
+            files.note("", pid)
             break
     return failure
 

@@ -441,6 +441,14 @@ def beginning_job() -> JobDescription:
     )
 
 
+def untold_job() -> JobDescription:
+    """A job that runs, and whose tasks have told nothing yet."""
+    job = extreme_job()
+    source = job.vertices[0]
+    vertices = (replace(source, subtasks=source.subtasks[1:], parallelism=1),)
+    return replace(job, id="ef" * 16, name="untold", status="RUNNING", vertices=vertices)
+
+
 def wide_job(subtasks: int, vertices: int = 4) -> JobDescription:
     """A job with so many subtasks in all, on 100 executors, each with some metrics of functions."""
     job, parallelism = extreme_job(), subtasks // vertices

@@ -195,7 +195,8 @@ function showEpochs(job) {
 // who holds the watermark of a vertex back: of the vertices before it, the subtask that is behind all others
 function holding(job, vertex) {
   const of = (one) => one.watermark_ms ?? NO_WATERMARK;
-  const [before] = job.vertices.filter((one) => vertex.inputs.includes(one.id) && of(one) <= of(vertex) && !ENDED.has(one.state))
+  const [before] = job.vertices.filter((one) => vertex.inputs.includes(one.id) && !ENDED.has(one.state)
+    && of(one) <= of(vertex) && (of(one) > NO_WATERMARK || of(vertex) === NO_WATERMARK))
     .sort((one, other) => of(one) - of(other));
   if (before) return holding(job, before) || before.name;
   const [first, ...others] = vertex.subtasks.filter((subtask) => !ENDED.has(subtask.current.state))

@@ -206,14 +206,15 @@ class ProgressFiles:
             file.write(data)
         os.replace(f"{local}.new", local)
 
-    def note(self, task: str) -> None:
-        """Note in a local file of this process which task runs; "": none does. It stays if the process is killed."""
+    def note(self, task: str, pid: int | None = None) -> None:
+        """Note in a local file of this or another process which task runs; "": none does. It stays if the process is
+        killed."""
         local = local_path(self._directory)
         if local is None:
             return
         # not kept open: a worker lives longer than its job, whose file system may be unmounted or made read-only
         with suppress(OSError):
-            file = os.open(os.path.join(local, f"{_NOTES}{os.getpid()}"), os.O_WRONLY | os.O_CREAT, 0o600)
+            file = os.open(os.path.join(local, f"{_NOTES}{pid or os.getpid()}"), os.O_WRONLY | os.O_CREAT, 0o600)
             try:
                 # whole, for the number of the subtask is at its end; what is left of a longer one is behind the zero
                 os.pwrite(file, task.encode() + b"\0", 0)

@@ -103,6 +103,7 @@ def all_jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[JobDescription, 
         jobs.failed_job(),
         jobs.extreme_job(),
         jobs.beginning_job(),
+        jobs.untold_job(),
     )
 
 

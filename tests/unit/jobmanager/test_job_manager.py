@@ -22,13 +22,14 @@ from flinkish.errors import (
     FlinkishError,
     InternalError,
     ProgramError,
+    RetryableError,
     UserCodeError,
 )
 from flinkish.jobdir.layout import StoredRequest, TotalsDescription
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import job_settings
-from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
+from flinkish.jobmanager.job_record import describe_checkpoints, describe_exception, where_state_lies, who_must_act
 from flinkish.jobmanager.requests import ACTIONS
 from tests.support.programs import new_environment
 
@@ -171,6 +172,7 @@ def test_the_failure_of_a_task_that_spark_runs_again_is_told_once_and_kept_in_st
     assert [(e.error_class, e.retried, e.restart_delay_ms) for e in job.exceptions] == [
         ("ConnectionFailedError", True, None)
     ] * 3
+    assert job.metrics["task_failures"] == 3
     last = job.story[-1]
     assert (last.subject, last.after, last.cause) == ("task 'sink 'orders''", "SCHEDULED", text)
 
@@ -218,6 +220,14 @@ def test_what_may_be_a_secret_is_hidden() -> None:
 )
 def test_the_class_says_who_must_act(error: FlinkishError, who: str) -> None:
     assert who_must_act(error) == who
+
+
+def test_where_there_is_something_to_do_nobody_is_not_who_must_act() -> None:
+    advised = RetryableError("a Python worker was lost", hint="see what the functions call")
+    assert who_must_act(advised) == "nobody unless it comes again"
+    assert who_must_act(advised, goes_on=False) == "the operator of the cluster"
+    shown = describe_exception(advised, 0, 0, None), describe_exception(advised, 0, 0, 1_000)
+    assert [one.who for one in shown] == ["the operator of the cluster", "nobody unless it comes again"]
 
 
 def test_checkpoints_are_counted_and_the_latest_of_each_kind_is_known() -> None:

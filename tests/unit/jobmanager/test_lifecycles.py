@@ -166,6 +166,19 @@ def test_a_story_forgets_its_oldest_events_and_says_how_many() -> None:
     assert len(story.events[0].cause) == 300
 
 
+def test_what_is_told_late_stands_where_it_has_happened() -> None:
+    story = Story(max_events=4)
+    for time_ms, after in ((10, "RUNNING"), (20, "FAILING"), (30, "RESTARTING")):
+        story.add(time_ms, "job 'x'", "", after, "")
+    story.add(15, "task manager '1'", "REGISTERED", "LOST", "", late=True)
+    assert [(event.time_ms, event.after, event.number) for event in story.events] == [
+        *((10, "RUNNING", 0), (15, "LOST", 3)),
+        *((20, "FAILING", 1), (30, "RESTARTING", 2)),
+    ]
+    story.add(40, "task manager '2'", "", "REGISTERED", "", late=True)
+    assert [event.after for event in story.events] == ["LOST", "FAILING", "RESTARTING", "REGISTERED"]
+
+
 def test_a_clock_that_goes_back_changes_no_order() -> None:
     clock = ManualClock(10_000)
     machine = StateMachine(JOB_TRANSITIONS, "job 'x'", clock=clock)

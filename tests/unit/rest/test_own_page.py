@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import fields, replace
 from html.parser import HTMLParser
 from importlib import resources
@@ -166,3 +168,74 @@ def test_of_many_subtasks_those_are_told_that_stand_out() -> None:
     assert {1_000, 2_000, 2_500, 3_000} <= set(told)
     assert len(told) <= 5 * MOST_SUBTASKS and told == sorted(told)
     assert found["vertices"][0]["parallelism"] == 4_000
+
+
+# ---------------------------------------------------------------------- what the page makes of a description
+
+FUNCTIONS = ("holding", "shareOf", "percent", "sinceBegin", "doneBy")
+
+
+def made_by_page(job: dict[str, Any], expression: str) -> Any:
+    """What an expression over functions of the page gives for a job."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no node on this machine")
+    script = PAGE.joinpath("flinkish.js").read_text()
+    parts = re.findall(r"^const (?:NO_WATERMARK|ENDED) = .*;$", script, re.M)
+    for name in FUNCTIONS:
+        parts += re.findall(rf"^(?:function {name}\(.*?^\}}|const {name} = .*?;)$", script, re.M | re.S)
+    assert len(parts) == 2 + len(FUNCTIONS)
+    program = "\n".join([*parts, f"const job = {json.dumps(job)};", f"console.log(JSON.stringify({expression}));"])
+    done = subprocess.run([node, "-e", program], capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def of_level(number: int, inputs: list[int], *watermarks: int | None, **more: Any) -> dict[str, Any]:
+    subtasks = [
+        {"name": f"v{number} ({n + 1})", "current": {"state": "RUNNING", "watermark_ms": ms, "splits": [f"s{n}"]}}
+        for n, ms in enumerate(watermarks)
+    ]
+    lowest = None if None in watermarks else min(ms for ms in watermarks if ms is not None)
+    return {
+        "id": number,
+        "uid": f"uid-{number}",
+        "name": f"v{number}",
+        "inputs": inputs,
+        "state": "RUNNING",
+        "watermark_ms": lowest,
+        "subtasks": subtasks,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("vertices", "held_by"),
+    [
+        ([of_level(0, [], 5), of_level(1, [0], 5, 5)], ["", "v0"]),
+        ([of_level(0, [], 9, 5), of_level(1, [0], 5, 5)], ["v0 (2), which reads s1", "v0 (2), which reads s1"]),
+        # of two sources, the one that has none yet; and through a vertex between them
+        (
+            [of_level(0, [], 9), of_level(1, [], 7, None), of_level(2, [0, 1], None), of_level(3, [2], None)],
+            ["", *["v1 (2), which reads s1"] * 3],
+        ),
+        # a vertex that makes its watermarks itself is not held back by its input
+        ([of_level(0, [], None), of_level(1, [0], 8), of_level(2, [1], 8)], ["", "", "v1"]),
+        ([of_level(0, [], 5, state="FINISHED"), of_level(1, [0], 5)], ["", ""]),
+    ],
+)
+def test_a_watermark_is_held_back_by_a_vertex_before_it_and_by_no_vertex_itself(
+    vertices: list[dict[str, Any]], held_by: list[str]
+) -> None:
+    found = made_by_page({"vertices": vertices}, "job.vertices.map((vertex) => holding(job, vertex))")
+    assert found == held_by
+
+
+def test_the_head_and_the_graph_count_since_the_same_moment_and_what_is_not_known_is_no_share() -> None:
+    attempt = of_level(0, [], 5, records_in=10)
+    attempt["subtasks"][0]["current"]["rates"] = None
+    totals = {"epochs": 7, "records_in": 300, "vertices": {"uid-0": {"records_in": 300, "records_out": 1}}}
+    job = {"vertices": [attempt], "metrics": {"records_in": 20}, "totals": totals}
+    expression = "[sinceBegin(job).records_in, doneBy(job, job.vertices[0]).records_in,"
+    expression += " percent(shareOf(job.vertices[0], 'busy_ms'))]"
+    assert made_by_page(job, expression) == [300, 300, "–"]
+    assert made_by_page({**job, "totals": {"epochs": 0}}, expression) == [20, 10, "–"]

@@ -11,7 +11,7 @@ from flinkish.jobmanager.job.description import JobDescription, RatesDescription
 from flinkish.rest.route import BadRequestError, NotFoundError
 from flinkish.rest.views.shapes import aggregate, percentile, statistics
 from flinkish.runtime.task.stack_samples import SampledStack, StackSamples
-from tests.support.described_jobs import NOW_MS, ask
+from tests.support.described_jobs import NOW_MS, ask, untold_job
 
 SRC, COUNT = "f362c87ffabe89c8a91fa7d0a523ba6c", "b71731f1c0df9c3076c4a455334d0ad6"
 
@@ -79,6 +79,23 @@ def test_a_vertex_has_the_back_pressure_of_the_subtask_with_most(
     ]
     shown = {one["id"]: one["max"] for one in of_vertex(job, SRC, "/subtasks/metrics", get=COLOURS)}
     assert [shown[name] for name in COLOURS.split(",")] == [300.0, max(held_ms), 25.0]
+
+
+def test_a_task_that_has_told_nothing_is_neither_idle_nor_without_records(running: JobDescription) -> None:
+    untold = untold_job()
+    source = untold.vertices[0].job_vertex_id
+    found = of_vertex(untold, source, "/backpressure")
+    assert (found["status"], found["backpressureLevel"], found["subtasks"]) == ("deprecated", None, None)
+    told = running.vertices[0].subtasks[:1]
+    both = replace(untold.vertices[0], subtasks=(*told, *untold.vertices[0].subtasks))
+    found = of_vertex(replace(untold, vertices=(both,)), source, "/backpressure")
+    assert [one["subtask"] for one in found["subtasks"]] == [0], "those that are known"
+    metrics = of_vertex(untold, source, "/subtasks/1")["metrics"]
+    assert (metrics["read-records"], metrics["read-records-complete"]) == (0, False)
+    wanted = "numRecordsIn,idleTimeMsPerSecond,stateSize,isBackPressured"
+    values = of_vertex(untold, source, "/subtasks/1/metrics", get=wanted)
+    assert [one["value"] for one in values] == ["NaN"] * 4
+    assert of_vertex(untold, source, "/subtasks/metrics", get=wanted) == []
 
 
 def test_the_time_of_a_subtask_is_work_back_pressure_and_idleness(running: JobDescription) -> None:

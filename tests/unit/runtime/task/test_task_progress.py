@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,8 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.jobmanager.epochs import ProgressWatch
+from flinkish.errors import RetryableError
+from flinkish.jobmanager.epochs import ProgressWatch, explained
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskPlace
@@ -554,3 +556,21 @@ def test_the_driver_follows_the_running_epoch_and_leaves_nothing_behind(job: Job
     watch.close()
     assert list(tmp_path.iterdir()) == []
     assert replace(told[0], running_ms=0).records_in in (5, 12)
+
+
+@pytest.mark.parametrize("length", [3, 5_000])
+def test_a_task_whose_worker_has_died_is_told_once_with_its_number_however_long_its_name_is(
+    tmp_path: Path, length: int
+) -> None:
+    files, tasks = ProgressFiles(str(tmp_path)), [f"{'x' * length} ({number}/2)" for number in (1, 2)]
+    files.prepare()
+    files.note("a task with a longer name, which runs here and lives")
+    files.note("it lives (1/1)")
+    for task in tasks:
+        with subprocess.Popen(["true"]) as ended:
+            files.note(task, ended.pid)
+    found = [explained(RetryableError("a Python worker was lost"), None, str(tmp_path)) for _ in range(3)]
+    assert sorted(one.task for one in found[:2]) == tasks
+    assert all(one.task in one.what for one in found)
+    assert (found[2].task, found[2].what) == ("", "a Python worker was lost"), "it has died once"
+    assert files.noted() == {os.getpid(): "it lives (1/1)"}
