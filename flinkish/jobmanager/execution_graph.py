@@ -100,8 +100,9 @@ class Execution:
         #: encoded: what the task has added to accumulators, and what it has added since that was merged
         self._accumulators = b""
         self._added: list[bytes] = []
-        #: the epoch that runs, and what the task has done in it so far
-        self._running: tuple[int, TaskProgress] | None = None
+        #: the epoch that runs, if something is known of it, and what the task has done in it so far
+        self._epoch: int | None = None
+        self._running = self._nothing = TaskProgress(vertex.id, subtask)
         #: since when, and up to when, it is known what the task does; None: nothing was told yet
         self._since_ms = 0
         self.told_ms: int | None = None
@@ -116,9 +117,11 @@ class Execution:
     def runs(self, epoch: int, progress: TaskProgress | None, now_ms: int) -> None:
         """Note what the task has done so far in the epoch that runs; None: nothing is known of it, or nothing runs.
         What is told again as it was is no news."""
-        before, self._running = self._running, None if progress is None or self.machine.terminal else (epoch, progress)
-        if self._running not in (None, before):
-            self.told_ms = now_ms
+        before = self._running
+        self._epoch, self._running = None, self._nothing
+        if progress is not None and not self.machine.terminal:
+            self._epoch, self._running = epoch, progress
+            self.told_ms = self.told_ms if progress == before else now_ms
 
     def known(self, now_ms: int) -> None:
         """Note that it is known what the task has done until now."""
@@ -141,7 +144,7 @@ class Execution:
     @property
     def totals(self) -> Totals:
         """The figures from which rates are taken, with those of the epoch that runs."""
-        done, running = self._figures, self._running_now[1]
+        done, running = self._figures, self._running
         return Totals(
             done.records_in + running.records_in,
             done.records_out + running.records_out,
@@ -150,10 +153,6 @@ class Execution:
             done.busy_ms + running.busy_ms,
             done.backpressured_ms,
         )
-
-    @property
-    def _running_now(self) -> tuple[int | None, TaskProgress]:
-        return self._running or (None, TaskProgress(self.vertex.id, self.subtask))
 
     def _merge(self) -> bytes:
         if self._added:
@@ -182,7 +181,7 @@ class Execution:
 
     def describe(self, rates: RatesDescription | None = None) -> ExecutionDescription:
         """The execution as of now. ``rates``: those of one that has not ended."""
-        (epoch, running), totals = self._running_now, self.totals
+        running, totals = self._running, self.totals
         told_ms = self._since_ms if self.told_ms is None else self.told_ms
         place, done = running.place or self._place, self._figures
         watermark_ms = done.watermark_ms if running.watermark_ms is None else running.watermark_ms
@@ -203,7 +202,7 @@ class Execution:
             told_ms=self.told_ms,
             idle_ms=round(max(told_ms - self._since_ms - totals.busy_ms - totals.backpressured_ms, 0.0), 3),
             rates=NO_RATES if self.machine.terminal else rates,
-            running_epoch=epoch,
+            running_epoch=self._epoch,
             running_records_in=running.records_in,
             running_records_out=running.records_out,
             running_bytes_in=running.bytes_in,

@@ -123,7 +123,7 @@ class TaskManagers(JobObserver):
         """Note where the tasks of the epoch have run."""
         now_ms = self._clock.now_ms()
         with self._lock:
-            heard = set[str]()
+            self._reports.done, heard = set(), set[str]()
             for task in report.tasks:
                 place = task.place or _here()
                 if task.process or place.executor not in heard:
@@ -137,6 +137,8 @@ class TaskManagers(JobObserver):
         now_ms = self._clock.now_ms()
         with self._lock:
             before, self._told = self._told, {(task.vertex, task.subtask): task for task in progress.tasks}
+            at_work = {task.place.executor for task in progress.tasks if task.place is not None and not task.done}
+            self._reports.done = {one.place.executor for one in progress.tasks if one.place is not None} - at_work
             for key, task in self._told.items():
                 if task.place is not None and before.get(key) != task:
                     self._works(task.place, now_ms, None)

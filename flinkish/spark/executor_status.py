@@ -225,6 +225,8 @@ class ReportedExecutors:
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
         self._here = None if here is None else here.executor
+        #: those of which no word is expected in the running epoch: their tasks are done
+        self.done: set[str] = set()
         self._known: dict[str, ExecutorStatus] = {} if here is None else {here.executor: here}
         #: executor -> the process ids of its JVMs, each with the time at which it was heard of
         self._jvms: dict[str, dict[int, int]] = {}
@@ -265,7 +267,7 @@ class ReportedExecutors:
             for name, one in self._known.items():
                 if name == self._here:
                     self._known[name] = replace(one, heard_ms=now_ms)
-                elif one.active and newest_ms - one.heard_ms > self._timeout_ms:
+                elif one.active and name not in self.done and newest_ms - one.heard_ms > self._timeout_ms:
                     reason = f"no task has reported from it for {(newest_ms - one.heard_ms) // 1000} s, but from others"
                     self._known[name] = replace(one, active=False, removed_ms=now_ms, reason=reason)
             return list(self._known.values())

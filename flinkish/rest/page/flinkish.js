@@ -49,7 +49,7 @@ function table(columns, rows) {
 const number = (value) => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
 
 function bytes(value) {
-  if (!value) return "0 B";
+  if (!value) return value === 0 ? "0 B" : "–";
   const power = Math.min(Math.floor(Math.log2(value) / 10), 4);
   return `${(value / 1024 ** power).toFixed(power && value / 1024 ** power < 100 ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 }
@@ -227,8 +227,6 @@ function showSlow(job) {
     element("pre", {}, call.stack)))), found.length > 0);
 }
 
-const known = (value, text) => value === null || value === undefined ? "–" : text(value);
-
 function showTaskManagers(job, now) {
   const of = (one) => one.memory || {};
   const heap = (one) => [of(one).heap_used ?? of(one).heap_peak, of(one).heap_max];
@@ -239,14 +237,14 @@ function showTaskManagers(job, now) {
     ["status", (one) => status(one.status)],
     ["since", (one) => element("span", { title: time(one.ended_ms ?? one.registered_ms) }, ago(one.ended_ms ?? one.registered_ms, now))],
     ["heard of", (one) => ago(one.heartbeat_ms, now), "number"],
-    ["slots", (one) => known(one.slots, number), "number"],
-    ["running", (one) => known(one.running_tasks, number), "number"],
+    ["slots", (one) => number(one.slots), "number"],
+    ["running", (one) => number(one.running_tasks), "number"],
     ["holds", (one) => number(one.holds), "number"],
     ["heap", (one) => element("span", { title: of(one).heap_used ? "used now" : "the most so far" },
-      `${known(heap(one)[0], bytes)} of ${known(heap(one)[1], bytes)}`), "number"],
-    ["JVM", (one) => known(of(one).jvm_rss, bytes), "number"],
+      `${bytes(heap(one)[0])} of ${bytes(heap(one)[1])}`), "number"],
+    ["JVM", (one) => bytes(of(one).jvm_rss), "number"],
     ["Python", (one) => python(one) ? element("span", { title: one.workers.map((worker) =>
-      `process ${worker.pid}, ${ago(worker.reported_ms, now)}: ${known(worker.rss_bytes, bytes)}, ${worker.tasks.join(", ")}`).join("\n") },
+      `process ${worker.pid}, ${ago(worker.reported_ms, now)}: ${bytes(worker.rss_bytes)}, ${worker.tasks.join(", ")}`).join("\n") },
       `${bytes(python(one))}${limit ? ` of ${bytes(limit)}` : ""} in ${number(one.workers.filter((worker) => worker.rss_bytes).length)}`) : "–", "number"],
     ["collections", (one) => one.garbage_collectors.length ? element("span", { title: one.garbage_collectors.map((collector) =>
       `${collector.name}: ${number(collector.count)}, ${span(collector.time_ms)}`).join("\n") },

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import chain
 from typing import Any
 
@@ -85,7 +84,7 @@ def job_metrics(job: JobDescription, now_ms: int) -> Metrics:
 
 
 #: The rates of an execution of which none are known.
-UNKNOWN_RATES = RatesDescription(*[math.nan] * len(fields(RatesDescription)))
+UNKNOWN_RATES = RatesDescription(*[math.nan] * 7)
 
 
 def task_metrics(vertex: VertexDescription, execution: ExecutionDescription) -> Metrics:

@@ -174,26 +174,21 @@ def back_pressure_level(backpressured_ms: float) -> str:
 def io_metrics(executions: Sequence[ExecutionDescription]) -> Json:
     """Flink's IOMetricsInfo of several executions together."""
     told = [sums_of(one) for one in executions if one.told_ms is not None]
-    sums, found = Sums(*map(sum, zip(*told))) if told else _NONE, dict[str, Any]()
-    for name, figure in _COUNTED.items():
-        found |= {name: int(getattr(sums, figure)), f"{name}-complete": len(told) == len(executions)}
-    return {
-        **found,
-        "accumulated-backpressured-time": int(sums.backpressured_ms),
-        "accumulated-idle-time": int(sums.idle_ms),
-        "accumulated-busy-time": float(sums.busy_ms),
-    }
+    sums = Sums(*map(sum, zip(*told))) if told else Sums(*[0.0] * len(Sums._fields))
+    found: Json = {name: int(getattr(sums, figure)) for name, figure in _FIGURES.items()}
+    return found | {f"{name}-complete": len(told) == len(executions) for name in found if not name.endswith("-time")}
 
 
 #: Flink's name -> that of `Sums`.
-_COUNTED = {
+_FIGURES = {
     "read-bytes": "bytes_in",
     "write-bytes": "bytes_out",
     "read-records": "records_in",
     "write-records": "records_out",
+    "accumulated-backpressured-time": "backpressured_ms",
+    "accumulated-idle-time": "idle_ms",
+    "accumulated-busy-time": "busy_ms",
 }
-_LASTED = {f"accumulated-{name}-time": f"{name}_ms" for name in ("backpressured", "idle", "busy")}
-_NONE = Sums(*[0.0] * len(Sums._fields))
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -244,7 +239,7 @@ def statistics(values: Iterable[float]) -> Json:
 def aggregated(executions: Sequence[ExecutionDescription]) -> Json:
     """The figures of several executions, aggregated one by one."""
     told = [sums_of(one) for one in executions if one.told_ms is not None]
-    metrics = {name: [getattr(one, figure) for one in told] for name, figure in (_COUNTED | _LASTED).items()}
+    metrics = {name: [getattr(one, figure) for one in told] for name, figure in _FIGURES.items()}
     return {
         "metrics": {name: aggregate(values) for name, values in metrics.items()},
         "status-duration": {

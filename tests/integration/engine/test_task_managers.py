@@ -66,6 +66,12 @@ class Managed:
         """Spark's id -> the task managers with this status."""
         return {one["executor"]: one for one in self.described()["task_managers"] if one["status"] == status}
 
+    def age_ms(self, executor: str) -> int:
+        """How long ago an executor was heard of, by the driver's clock."""
+        found = self.ask(f"/jobs/{self.job_id}/description")
+        (manager,) = [one for one in found["job"]["task_managers"] if one["executor"] == executor]
+        return int(found["now_ms"] - manager["heartbeat_ms"])
+
     def events(self) -> list[tuple[str, str, str]]:
         """(task manager, its status, cause) of the story."""
         story = self.described()["story"]
@@ -116,8 +122,19 @@ def test_executors_are_seen_when_they_join_are_killed_and_are_decommissioned(tmp
         assert 0 < memory["heap_used"] <= memory["heap_committed"] <= memory["heap_max"]
         assert 0 < memory["heap_peak"] < memory["heap_max"]
         views_are_answered(job, there)
-        # one is killed, and another one joins
+        # one stands still, and goes on: it is heard of by its heartbeats
         first, second = sorted(there)
+        job.wait(lambda: job.age_ms(first) < 11_000, "a heartbeat")
+        os.kill(job.pid_of(first), signal.SIGSTOP)
+        job.wait(lambda: job.age_ms(first) > 15_000, "the silence of an executor that stands still")
+        assert set(job.managers()) == {first, second}
+        os.kill(job.pid_of(first), signal.SIGCONT)
+        job.wait(lambda: job.age_ms(first) < 11_000, "its next heartbeat")
+        # a Python process dies: it is gone, and so is its memory
+        pid = job.wait(lambda: job.managers()[second]["workers"], "a Python process")[0]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        job.wait(lambda: pid not in {one["pid"] for one in job.managers()[second]["workers"]}, "its end")
+        # one is killed, and another one joins
         os.kill(job.pid_of(first), signal.SIGKILL)
         lost = job.wait(lambda: job.managers("LOST").get(first), "the loss")
         assert "code 137" in lost["reason"]

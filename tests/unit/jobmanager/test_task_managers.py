@@ -315,6 +315,23 @@ def test_an_executor_that_tasks_tell_of_is_registered_and_lost_if_it_alone_is_si
     assert watched.look() == [("1", "", REGISTERED)]
 
 
+@pytest.mark.parametrize(("done", "lost"), [(True, []), (False, [("1", REGISTERED, LOST)])])
+def test_in_a_long_epoch_one_whose_tasks_are_done_may_be_silent_and_one_at_work_may_not(
+    job: JobDescriptor, done: bool, lost: list[tuple[str, str, str]]
+) -> None:
+    watched = Watched(job)
+    watched.report(1, task(0, "0"), task(1, "1"))
+    watched.look()
+    for second in range(60):
+        works, other = (TaskPlace("host", name, 1, 0, 0, 1, 7) for name in ("0", "1"))
+        at_work = TaskProgress(0, 0, place=works, busy_ms=1_000.0 * second)
+        watched.registry.epoch_running(progress(at_work, TaskProgress(0, 1, done=done, place=other)))
+        watched.clock.advance(1_000)
+    assert watched.look() == lost
+    heard_ms = watched.clock.now_ms() - watched["1"].heartbeat_ms
+    assert heard_ms >= 59_000, "whether or not it may be silent"
+
+
 def test_an_executor_reports_its_cores_as_its_slots() -> None:
     reports = ReportedExecutors()
     reports.heard(TaskPlace("host", "4", 1, 0, 0, 1, 7), {"cores": 3, "jvm": 5, "physical": 9}, 1_000)
