@@ -109,7 +109,7 @@ def shares(job: Any) -> dict[str, dict[str, float]]:
     """Uid of a vertex -> the largest busy and back-pressured milliseconds per second of its subtasks."""
     return {
         vertex.uid: {
-            name: round(max(getattr(one.current.rates, name) for one in vertex.subtasks))
+            name: round(max(getattr(one.current.rates, name, 0.0) for one in vertex.subtasks))
             for name in ("busy_ms", "backpressured_ms")
         }
         for vertex in job.vertices

@@ -273,6 +273,10 @@ def _rows() -> Iterator[Row]:
         P, _each("State/{}", "uid operator size largest.subtask"), "subtasks that have written state", LAST, TASKS
     )
     yield Row(P, _each("Lifecycle/{}", "task operator call epoch process"), "the call", ONCE, TASKS)
+    yield Row("progress", "epoch", "the epoch that is done, or that runs, with its time", NOW, COMMITS)
+    yield Row("progress", "in out rate", "the job; + of the running epoch", HERE, RUNNING)
+    yield Row("progress", "watermark lag backlog", "the last epoch", LAST, COMMITS)
+    yield Row("progress", "checkpoint restarts", "the job", HERE, DRIVER)
     yield Row(N, "job status since directory warnings failure savepoint", "the job", HERE, DRIVER)
     yield Row(N, "epochs records restarts", "the job", EVER, COMMITS)
     yield Row(H, "time_ms attempt", "what has happened", ONCE, DRIVER)

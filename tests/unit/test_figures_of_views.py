@@ -6,6 +6,7 @@ The rows are in ``tests/support/figures.py``. A figure without a row fails, and 
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -25,11 +26,17 @@ from flinkish.common.memory import MemoryConfiguration
 from flinkish.errors import RetryableError
 from flinkish.jobmanager.execution_graph import ExecutionGraph
 from flinkish.jobmanager.history import TABLES, columns_of
-from flinkish.jobmanager.job.description import JobDescription, OperatorDescription, VertexDescription
+from flinkish.jobmanager.job.description import (
+    CheckpointDescription,
+    JobDescription,
+    OperatorDescription,
+    VertexDescription,
+)
 from flinkish.jobmanager.job.resources import near_limits
 from flinkish.jobmanager.job.task_managers import TaskManagerEvent
 from flinkish.jobmanager.job_record import describe_running_epoch
 from flinkish.jobmanager.notebook import job_html
+from flinkish.jobmanager.progress import ProgressLine
 from flinkish.jobmanager.task_managers import TaskManagers
 from flinkish.rest.route import Asked, NotFoundError
 from flinkish.rest.views import ROUTES
@@ -161,6 +168,20 @@ def of_page() -> Iterator[str]:
         yield from (f"{function}/{title}" for title in titles)
 
 
+def of_progress_line() -> Iterator[str]:
+    """What stands in the line of progress, of an epoch that runs and of one that is done."""
+    stream, clock = io.StringIO(), ManualClock(NOW_MS)
+    taken = CheckpointDescription(1, 1, "COMPLETED", NOW_MS, 5)
+    line = ProgressLine(JOB, stream, clock, renewing=False, checkpoints=lambda: (taken,))
+    line.attempt_failed(RetryableError("x"), 1)
+    line.epoch_running(EpochProgress(0, 1_000, 5, 5, None, ()))
+    clock.advance(MINUTE_MS)
+    tasks = (TaskReport(0, 0, backlog=7),)
+    line.epoch_done(replace(EpochReport(0, 5, 5, 0, NOW_MS, False, tasks=tasks), duration_ms=1_000))
+    for found in re.findall(r"(?:^job: |\| )(.*?)(?= \||$)", stream.getvalue(), re.M):
+        yield re.match(r"[a-z]*", found.partition(" ")[2] if "/s" in found else found)[0] or "rate"  # type: ignore[index]
+
+
 def figures(job: JobDescription, tables: Tables) -> Iterator[tuple[str, str, Any]]:
     """(view, figure, value) of all views that have values."""
     for view, found in (
@@ -257,6 +278,7 @@ def names(tables: Tables) -> set[tuple[str, str]]:
     found = {(view, name) for view, name, _ in values if view != "description"}
     found |= {("description", name) for name in of_type(JobDescription, set())}
     found |= {("page", name.replace(" ", ".")) for name in of_page()}
+    found |= {("progress", name) for name in of_progress_line()}
     numbers = ("int", "bigint", "double", "map<string, double>", "map<string, bigint>")
     columns = ((table, *column) for table in TABLES for column in columns_of(table).items())
     return found | {("history", f"{table}.{name}") for table, name, kind in columns if kind in numbers}

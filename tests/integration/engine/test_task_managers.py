@@ -134,6 +134,9 @@ def test_executors_are_seen_when_they_join_are_killed_and_are_decommissioned(tmp
         pid = job.wait(lambda: job.managers()[second]["workers"], "a Python process")[0]["pid"]
         os.kill(pid, signal.SIGKILL)
         job.wait(lambda: pid not in {one["pid"] for one in job.managers()[second]["workers"]}, "its end")
+        retried = [one["task"] for one in job.described()["exceptions"] if "Python worker" in one["what"]]
+        assert [task for task in retried if not re.search(r"\(\d/\d\)$", task or "")] == [], "they have a number"
+        print("tasks of the process:", retried)
         # one is killed, and another one joins
         os.kill(job.pid_of(first), signal.SIGKILL)
         lost = job.wait(lambda: job.managers("LOST").get(first), "the loss")
