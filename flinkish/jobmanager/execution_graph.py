@@ -48,6 +48,8 @@ from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.task.progress import EpochProgress, TaskProgress
 
 _S = ExecutionState
+#: how a description names the fields of a place
+_PLACE = ("host", "executor", "stage", "partition", "task_attempt", "task_id", "pid")
 
 NO_COUNTS: dict[str, dict[str, int]] = {}
 
@@ -123,11 +125,6 @@ class Execution:
             self._epoch, self._running = epoch, progress
             self.told_ms = self.told_ms if progress == before else now_ms
 
-    def known(self, now_ms: int) -> None:
-        """Note that it is known what the task has done until now."""
-        if self.machine.state is _S.RUNNING:
-            self.told_ms = now_ms
-
     def take(self, report: TaskReport, epoch: int, backpressured_ms: float = 0.0) -> None:
         """Add what the task reports of an epoch that is done, and how long it was held back."""
         self._figures = self._figures.plus(report, epoch, backpressured_ms)
@@ -191,13 +188,7 @@ class Execution:
             state=self.machine.state.name,
             times_ms=self.machine.times_ms,
             durations_ms=self.machine.durations_ms,
-            host=place.host if place else None,
-            executor=place.executor if place else None,
-            stage=place.stage if place else None,
-            partition=place.partition if place else None,
-            task_attempt=place.attempt if place else None,
-            task_id=place.task if place else None,
-            pid=place.pid if place else None,
+            **dict(zip(_PLACE, vars(place).values() if place else ())),
             splits=tuple(sorted(self._splits)),
             told_ms=self.told_ms,
             idle_ms=round(max(told_ms - self._since_ms - totals.busy_ms - totals.backpressured_ms, 0.0), 3),
@@ -295,7 +286,8 @@ class ExecutionGraph:
         if self._begun and not self._at_work:
             now_ms = self._clock.now_ms()
             for execution in self._current.values():
-                execution.known(now_ms)
+                if execution.machine.state is _S.RUNNING:
+                    execution.told_ms = now_ms
 
     def epoch_done(self, report: EpochReport) -> None:
         """Take in the report of an epoch that the sinks have committed."""

@@ -82,9 +82,8 @@ def who_must_act(error: FlinkishError, goes_on: bool = True) -> str:
         return "the operator of the cluster"
     if not isinstance(error, RetryableError):
         return "the makers of flinkish"
-    if not goes_on:
-        return "the operator of the cluster"
-    return "nobody unless it comes again" if getattr(error, "hint", "") else "nobody"
+    by_itself = "nobody unless it comes again" if getattr(error, "hint", "") else "nobody"
+    return by_itself if goes_on else "the operator of the cluster"
 
 
 class JobRecord(JobObserver):
@@ -378,13 +377,8 @@ def describe_epoch(report: EpochReport, now_ms: int, before_ms: int | None = Non
 
 def describe_running_epoch(progress: EpochProgress) -> RunningEpochDescription:
     """The description of the epoch that runs; what its tasks do is in the descriptions of the executions."""
-    return RunningEpochDescription(
-        epoch=progress.epoch,
-        duration_ms=progress.running_ms,
-        records_in=progress.records_in,
-        records_out=progress.records_out,
-        watermark_ms=progress.watermark_ms,
-    )
+    records = progress.records_in, progress.records_out
+    return RunningEpochDescription(progress.epoch, progress.running_ms, *records, progress.watermark_ms)
 
 
 def describe_checkpoints(

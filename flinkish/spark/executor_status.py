@@ -72,7 +72,7 @@ _COLLECTORS = {
     "old": ("MajorGCCount", "MajorGCTime"),
     "concurrent": ("ConcurrentGCCount", "ConcurrentGCTime"),
 }
-_SEEN = re.compile(r"([^\s(]+) -> (\d+)")
+_SEEN = re.compile(r"(?<![\w.-])([\w.-]{1,100}) -> (\d{1,19})")
 _USAGE = re.compile(r"\b(used|committed|max) = (\d{1,19})\(")
 
 

@@ -94,10 +94,10 @@ def test_the_time_of_executions_is_work_back_pressure_and_idleness() -> None:
         clock.advance(1_200)
         graph.epoch_done(epoch(task(0, 300, backlog=1_000), task(2, 200), task(3, 400, commit_ms=50)))
     rates = {one.id: one.subtasks[0].current.rates for one in graph.describe()}
-    # the gap of 200 ms before the first epoch is no back pressure: nobody knew yet what there was
-    assert rates[0].busy_ms == pytest.approx(250) and rates[0].backpressured_ms == pytest.approx(8_800 / 12)
-    assert rates[2].busy_ms == pytest.approx(2_000 / 12) and rates[2].backpressured_ms == pytest.approx(6_800 / 12)
-    assert rates[3].busy_ms == pytest.approx(4_500 / 12) and rates[3].backpressured_ms == 0
+    # the 200 ms before the first epoch do not count: nothing was told of them
+    assert rates[0].busy_ms == pytest.approx(3_000 / 11.8) and rates[0].backpressured_ms == pytest.approx(8_800 / 11.8)
+    assert rates[2].busy_ms == pytest.approx(2_000 / 11.8) and rates[2].backpressured_ms == pytest.approx(6_800 / 11.8)
+    assert rates[3].busy_ms == pytest.approx(4_500 / 11.8) and rates[3].backpressured_ms == 0
     assert rates[1] == RatesDescription(idle_ms=1_000)
     for each in rates.values():
         assert each.busy_ms + each.backpressured_ms + each.idle_ms == pytest.approx(1_000)
