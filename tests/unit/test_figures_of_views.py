@@ -47,7 +47,7 @@ from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.task.progress import EpochProgress, TaskProgress
 from tests.support.described_jobs import NOW_MS, FixedJobs, extreme_job, managed_job
-from tests.support.figures import KNOWN, ROWS, Row
+from tests.support.figures import KNOWN, MINUTE, ROWS, Row
 from tests.support.job_descriptors import job_of_levels
 from tests.support.rest_jobs import job
 
@@ -331,6 +331,12 @@ def test_before_the_first_report_no_figure_pretends(tables: Tables) -> None:
 
 def test_in_a_long_epoch_no_figure_pretends_of_a_task_that_has_said_nothing(tables: Tables) -> None:
     assert pretences(only(Situation().runs(15, 0).described(), 1), tables) == []
+
+
+def test_of_a_task_that_stands_still_it_is_not_known_what_it_does_now(tables: Tables) -> None:
+    found = pretences(only(Situation().runs(5, 0, 1).waits(20).described(), 0), tables)
+    assert found, "what it has said before"
+    assert [one for one in found if (row := row_of(*one[:2])) is not None and row.since == MINUTE] == []
 
 
 #: What a task has done in ten minutes of a long epoch, one record a second, by the end of the figure's name.
