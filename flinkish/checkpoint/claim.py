@@ -24,8 +24,9 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import EventTimes, Restored, RestoredByFallback
 from flinkish.jobmanager.job.description import RestoreDescription
 from flinkish.jobmanager.job.settings import DriverSettings
-from flinkish.runtime.exchange.gate import by_edge, origin_name, split_of, unknown_origin
-from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.exchange.gate import UNKNOWN, by_edge, origin_name, split_of
+from flinkish.runtime.exchange.partitioners import InputDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.phases import SystemClock
 from flinkish.storage.files import child_names, delete_directory, delete_file
 from flinkish.storage.paths import absolute, joined
@@ -110,11 +111,12 @@ def with_restored_times(job: JobDescriptor, remembered: Restored | None) -> JobD
 
 
 def with_event_times(job: JobDescriptor, times: EventTimes, positions: Mapping[str, str]) -> JobDescriptor:
-    """The job, whose tasks begin with these event times, and know the splits that hold them back: those that are still
-    to be read according to the positions of the sources (uid -> position), each from where it was."""
-    told: dict[tuple[str, str], dict[str, int]] = {}
-    for uid, source, split, watermark_ms in times.splits:
-        told.setdefault((uid, source), {})[split] = watermark_ms
+    """The job, whose tasks begin with these event times, and know what holds them back: the splits that are still to be
+    read according to the positions of the sources (uid -> position), each from where it was."""
+    #: (uid, uid of the source) -> split -> (idle?, watermark, parallelism)
+    told: dict[tuple[str, str], dict[str, tuple[bool, int, int]]] = {}
+    for uid, source, parallelism, split, idle, watermark_ms in times.splits:
+        told.setdefault((uid, source), {})[split] = idle, watermark_ms, parallelism
     found_in = {
         one.id: SourcePosition.decode(positions[one.head.uid], f"source uid {one.head.uid}")
         for one in job.vertices
@@ -125,25 +127,39 @@ def with_event_times(job: JobDescriptor, times: EventTimes, positions: Mapping[s
     for vertex in sorted(job.vertices, key=lambda one: one.level):
         if vertex.inputs and ended.issuperset(one.vertex for one in vertex.inputs):
             ended.add(vertex.id)
-    origins: dict[int, dict[str, tuple[int, int]]] = {}
+    origins: dict[int, dict[str, tuple[int, int, bool]]] = {}
     for vertex, described in ((one, described) for one in job.vertices for described in one.inputs):
         upstream = job.vertex(described.vertex)
-        if upstream.head.uid not in positions or upstream.one_stream:
-            continue
-        of_splits = told.get((vertex.head.uid, upstream.head.uid), {})
-        if upstream.id in found_in:
-            going = {split for split, *_ in found_in[upstream.id].splits}
-            of_splits = {split: watermark_ms for split, watermark_ms in of_splits.items() if split in going}
-            declared = {split_of(origin) for origin in described.declared_origins}
-            of_splits |= {split: MAX_WATERMARK_MS for split in found_in[upstream.id].ended if split in declared}
-        # behind them others may come
-        names = [*(origin_name(upstream.id, split) for split in of_splits), unknown_origin(upstream.id)]
-        found = zip(names, [*of_splits.values(), MIN_TIMESTAMP_MS])
-        origins.setdefault(vertex.id, {}).update(
-            (by_edge(name, described.edge), (described.input_index, watermark_ms)) for name, watermark_ms in found
-        )
+        if upstream.head.uid in positions:
+            of_source = told.get((vertex.head.uid, upstream.head.uid), {})
+            found = _told_of(upstream, described, found_in.get(upstream.id), of_source)
+            origins.setdefault(vertex.id, {}).update(
+                (by_edge(origin_name(upstream.id, split), described.edge), (described.input_index, watermark_ms, idle))
+                for split, (idle, watermark_ms) in found.items()
+            )
     watermarks = {one.id: times.watermarks[one.head.uid] for one in job.vertices if one.head.uid in times.watermarks}
     return replace(job, restored_watermarks=watermarks, restored_origins=origins, restored_ended=frozenset(ended))
+
+
+def _told_of(
+    source: VertexDescriptor,
+    described: InputDescriptor,
+    position: SourcePosition | None,
+    told: dict[str, tuple[bool, int, int]],
+) -> dict[str, tuple[bool, int]]:
+    """Split -> (idle?, watermark), as a vertex begins with it; behind those splits others may come."""
+    found = {UNKNOWN: (False, MIN_TIMESTAMP_MS)}
+    if position is None:
+        return found | {split: entry[:2] for split, entry in told.items()}
+    if not source.one_stream:
+        declared, ended = {split_of(origin) for origin in described.declared_origins}, set(position.ended)
+        found |= {split: (False, MAX_WATERMARK_MS) for split in position.ended if split in declared}
+        found |= {split: told[split][:2] for split, *_ in position.splits if split in told}
+        told = {split: entry for split, entry in told.items() if split not in found and split not in ended}
+    # those of subtasks that read one split after the other; no others have had one
+    if {parallelism for _, _, parallelism in told.values()} - {source.parallelism}:
+        told = dict.fromkeys(map(str, range(min(source.parallelism, len(told)))), min(told.values()))
+    return found | {subtask: entry[:2] for subtask, entry in told.items()}
 
 
 def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> str | None:

@@ -52,7 +52,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.job_enumerator import coordinated_sources, progress_in
 from flinkish.runtime.sources.progress import encode_position
 from flinkish.runtime.state.saved.columns import rows_of_task
-from flinkish.runtime.state.saved.restore import state_buffers
+from flinkish.runtime.state.saved.restore import first_calls, state_buffers
 from flinkish.runtime.state.saved.texts import SavepointColumns
 from flinkish.runtime.state.saved.values import RowReader
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK, DeclaredState
@@ -249,7 +249,7 @@ def take_in(
     if before is not None:
         program = with_changed_types(program, before)
     reader = RowReader(program, migrations, convert, job.classes)
-    buffers: list[Row] = []
+    buffers: list[Row] = list(first_calls(job))
     found = FoundRows()
     for saved in rows:
         if saved.kind == WATERMARK:

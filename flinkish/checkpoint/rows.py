@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.checkpoint.manifest import Savepoint, StateContents, TableContents
+from flinkish.core.time import MAX_WATERMARK_MS
 from flinkish.delta.actions import new_table
 from flinkish.delta.check import check_log
 from flinkish.delta.log import DeltaLog
@@ -25,7 +26,7 @@ from flinkish.errors import CorruptStateError, FlinkishError, OperationError, Sa
 from flinkish.jobdir.layout import EventTimes, SplitWatermark
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import Row
-from flinkish.runtime.state.saved.restore import state_buffers
+from flinkish.runtime.state.saved.restore import first_calls, state_buffers
 from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow, watermark_of
 from flinkish.runtime.state.saved.values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK
@@ -265,7 +266,7 @@ class FoundRows:
     states: list[StoredState] = field(default_factory=list)
     #: (uid, state, kind) -> (number of rows, sum of their hashes); includes bad rows and watermarks
     contents: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
-    #: (uid, text of the uid of a source, text of a subtask or split, text of a watermark)
+    #: (uid, and the texts of namespace, key and value)
     watermarks: set[tuple[str, str, str, str]] = field(default_factory=set)
 
     def add(self, saved: SavepointColumns, hashes: list[int]) -> None:
@@ -273,7 +274,7 @@ class FoundRows:
         self._count((str(saved.uid), str(saved.state), str(saved.kind)), len(hashes), sum(hashes))
         if saved.kind == WATERMARK:
             texts = zip(saved.namespaces, saved.keys, saved.values)
-            self.watermarks.update((saved.uid, source or "null", key, text) for source, key, text in texts)
+            self.watermarks.update((saved.uid, namespace or "null", key, text) for namespace, key, text in texts)
 
     def _count(self, state: tuple[str, str, str], rows: int, digest: int) -> None:
         before = self.contents.get(state, (0, 0))
@@ -299,17 +300,25 @@ class FoundRows:
         )
 
     def event_times(self) -> EventTimes:
-        """How far event time is."""
-        lowest: dict[str, int] = {}
+        """How far event time is. A subtask of which there is no row has not heard of any."""
+        subtasks: dict[str, list[int]] = {}
+        least: dict[str, int] = {}
         splits: list[SplitWatermark] = []
-        for uid, source_text, key, text in sorted(self.watermarks):
+        for uid, namespace, key, text in sorted(self.watermarks):
             where = f"savepoint row of uid {uid}, {WATERMARK}"
             watermark_ms = watermark_of(text, where)
-            if (source := from_text(source_text, where)) is None:
-                lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
+            told = from_text(namespace, where)
+            if isinstance(told, (tuple, list)):
+                source, parallelism, idle = told
+                split = str(from_text(key, where))
+                splits.append((uid, str(source), int(parallelism), split, bool(idle), watermark_ms))
             else:
-                splits.append((uid, str(source), str(from_text(key, where)), watermark_ms))
-        return EventTimes(lowest, tuple(splits))
+                subtasks.setdefault(uid, []).append(watermark_ms)
+                # rows of earlier versions do not say how many there are
+                least[uid] = told or 1
+        lowest = {uid: min(found) for uid, found in subtasks.items() if len(found) >= least[uid]}
+        going = {uid: watermark_ms for uid, watermark_ms in lowest.items() if watermark_ms < MAX_WATERMARK_MS}
+        return EventTimes(going, tuple(splits))
 
     def encode(self) -> bytes:
         """The findings as bytes, for the row in which they leave the task."""
@@ -345,11 +354,15 @@ class RowsToBuffers:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert one partition of the savepoint's table: yields its buffers, and one row with its `FoundRows`."""
+        from pyspark import TaskContext
+
         with failures_marked(self.deployment.secret):
             job = self.deployment.job()
             book = self.deployment.book()
             reader = RowReader(self.program, self.migrations, self.convert, job.classes)
             found = FoundRows()
+            if self.buffers and not TaskContext.get().partitionId():  # type: ignore[union-attr]
+                yield from to_arrow(first_calls(job), book, 1)
             for batch in batches:
                 for saved, hashes in states_of_batch(batch):
                     found.add(saved, hashes)

@@ -204,8 +204,9 @@ class Origin:
     keyed_state: Annotated[str, KEYED_STATE_NAME]
 
 
-#: (uid of a vertex' head operator, uid of a source, split, watermark): what a split has told a vertex
-SplitWatermark = tuple[str, str, str, int]
+#: (uid of a vertex' head operator, uid of a source, its parallelism, split or subtask, idle?, watermark): what a source
+#: has told a vertex
+SplitWatermark = tuple[str, str, int, str, bool, int]
 
 
 class EventTimes(NamedTuple):

@@ -57,7 +57,8 @@ from flinkish.runtime.exchange.valve import Group, WatermarkValve, WatermarkValv
 #: Stands for all splits of a source at its end of input; with the number of a subtask behind it, for those that it
 #: reads.
 WHOLE_SOURCE = "*"
-_UNKNOWN = "?"
+#: Stands for all that has not been heard of a source.
+UNKNOWN = "?"
 _EDGE = "~"
 #: (origin, part)
 _Name = tuple[str, int]
@@ -105,12 +106,7 @@ def is_whole_source(origin: str) -> bool:
 def split_of(origin: str) -> str | None:
     """The split that an origin of a source is; None: it stands for others."""
     unit = _unit_of(origin)
-    return None if unit == _UNKNOWN or unit.startswith(WHOLE_SOURCE) else unit
-
-
-def unknown_origin(vertex: int) -> str:
-    """The origin that stands for all that has not been heard of a source."""
-    return origin_name(vertex, _UNKNOWN)
+    return None if unit == UNKNOWN or unit.startswith(WHOLE_SOURCE) else unit
 
 
 def _unit_of(origin: str) -> str:
@@ -350,7 +346,7 @@ class InputGate:
         Rule: ``?`` is there from the first epoch on, until all awaited origins have come. A subtask whose header is of
         a version that has dropped it earlier does not wait for them: some may have come before.
         """
-        unknown = {origin for origin in self._known if _unit_of(origin) == _UNKNOWN}
+        unknown = {origin for origin in self._known if _unit_of(origin) == UNKNOWN}
         before = set(map(_edge_of, self._known))
         heard = {_edge_of(origin) for origin in present.union(self._known).difference(unknown)}
         ended = {vertex_of(origin) for origin in self._known if is_whole_source(origin)}
@@ -360,7 +356,7 @@ class InputGate:
             if descriptor.vertex in ended:
                 continue
             expected = [by_edge(origin, descriptor.edge) for origin in descriptor.expected_origins(self._subtask)]
-            others, last = f"{edge}/{_UNKNOWN}", (by_edge(one, descriptor.edge) for one in descriptor.awaited_origins)
+            others, last = f"{edge}/{UNKNOWN}", (by_edge(one, descriptor.edge) for one in descriptor.awaited_origins)
             if not expected and edge not in heard:
                 expected = [others]
             elif (edge not in before or others in unknown) and not all(one in present or one in known for one in last):

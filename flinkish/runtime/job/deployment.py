@@ -274,8 +274,8 @@ class JobDescriptor:
     attempt: int = 0
     #: vertex -> watermark of its subtasks in the savepoint that the job was started from
     restored_watermarks: dict[int, int] = field(default_factory=dict)
-    #: vertex -> origin -> (input, watermark): what the splits of sources have told it according to that savepoint
-    restored_origins: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    #: vertex -> origin -> (input, watermark, idle?): what sources have told it according to that savepoint
+    restored_origins: dict[int, dict[str, tuple[int, int, bool]]] = field(default_factory=dict)
     #: the vertices whose input had ended, according to that savepoint
     restored_ended: frozenset[int] = frozenset()
     #: the job was started from a savepoint
@@ -298,11 +298,6 @@ class JobDescriptor:
     def vertex(self, vertex_id: int) -> VertexDescriptor:
         """The vertex of that number, which is its index in ``vertices``."""
         return self.vertices[vertex_id]
-
-    def split_sources(self, vertex: VertexDescriptor) -> list[VertexDescriptor]:
-        """The sources that send to a vertex and whose origins there are splits."""
-        upstream = {one.vertex: self.vertex(one.vertex) for one in vertex.inputs}
-        return [one for one in upstream.values() if one.source is not None and not one.one_stream]
 
     @property
     def levels(self) -> int:

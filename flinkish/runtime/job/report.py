@@ -231,8 +231,8 @@ class TaskHeader:
     group_watermarks_ms: dict[tuple[Any, ...], int] = field(default_factory=dict)
     #: the origins and groups that are idle, or have been and have not caught up since (`InputGate.unaligned`)
     unaligned: tuple[Any, ...] = ()
-    #: vertex -> uid, of the sources whose splits are origins; in the first subtask, since all hear the same of them
-    sources: dict[int, str] = field(default_factory=dict)
+    #: vertex -> (uid, parallelism) of the sources that send here; in the first subtask, since all hear the same of them
+    sources: dict[int, tuple[str, int]] = field(default_factory=dict)
     #: processing time of the subtask's last epoch; it never goes back, even if the clock does
     processing_time_ms: int = 0
     #: operator uid -> what `OperatorChain.end` has saved: the value of `StreamOperator.save` and the output watermark
@@ -252,15 +252,19 @@ class TaskHeader:
         values["origins"] = {name: OriginProgress(*parts) for name, parts in values["origins"].items()}
         return TaskHeader(**values)
 
-    def split_watermarks(self) -> dict[tuple[str, str], int]:
-        """(uid of the source, split) -> the watermark that the split has told, over all edges from the source, of the
-        splits that go on; {} if none of them has told any."""
-        found: dict[tuple[str, str], int] = {}
-        for origin, progress in self.origins.items() if self.sources else ():
-            uid, split = self.sources.get(vertex_of(origin)), split_of(origin)
-            if uid is not None and split is not None and progress.watermark_ms < MAX_WATERMARK_MS:
-                found[uid, split] = min(progress.watermark_ms, found.get((uid, split), MAX_WATERMARK_MS))
-        return found if any(watermark_ms > MIN_TIMESTAMP_MS for watermark_ms in found.values()) else {}
+    def event_times(self) -> dict[tuple[Any, Any], int]:
+        """(namespace, key) -> watermark: the rows of a savepoint with which event time goes on, in a job that has any.
+        (parallelism, subtask) stands for the subtask itself; ((uid, parallelism, idle?), split) for what a split of a
+        source that goes on has told, or a subtask of one that reads its splits one after the other, over all edges."""
+        found: dict[tuple[Any, Any], int] = {}
+        if max((self.watermark_ms, *(one.watermark_ms for one in self.origins.values()))) > MIN_TIMESTAMP_MS:
+            found[self.parallelism, self.subtask] = self.watermark_ms
+        for origin, progress in self.origins.items() if found and self.sources else ():
+            source, split = self.sources.get(vertex_of(origin)), split_of(origin)
+            if source is not None and split is not None and progress.watermark_ms < MAX_WATERMARK_MS:
+                key = (*source, progress.idle), split
+                found[key] = min(progress.watermark_ms, found.get(key, MAX_WATERMARK_MS))
+        return found
 
     def with_changes(self, **changes: Any) -> TaskHeader:
         """A copy with some fields replaced."""

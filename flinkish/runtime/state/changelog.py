@@ -16,7 +16,6 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.exchange.keys import ListKey, TupleKey
 from flinkish.runtime.state.column_changes import ColumnChanges
@@ -161,15 +160,9 @@ def operator_changes(uid: str, subtask: int, parallelism: int, state: OperatorSt
             yield Change(uid, name, kind, None, subtask, None, values)
 
 
-def watermark_change(uid: str, subtask: int, watermark_ms: int) -> Change:
-    """The change that holds the watermark of a subtask; it has no row for the initial and the final watermark."""
-    told = MIN_TIMESTAMP_MS < watermark_ms < MAX_WATERMARK_MS
-    return Change(uid, WATERMARK, WATERMARK, None, subtask, None, (watermark_ms,) if told else ())
-
-
-def split_change(uid: str, source: str, split: str, watermark_ms: int | None) -> Change:
-    """The change that holds what a split of a source has told the vertex of an operator (`split_row`)."""
-    return Change(uid, WATERMARK, WATERMARK, source, split, None, () if watermark_ms is None else (watermark_ms,))
+def watermark_change(uid: str, namespace: Any, key: Any, watermark_ms: int | None) -> Change:
+    """The change of one of the `TaskHeader.event_times` of a vertex; None: it is gone."""
+    return Change(uid, WATERMARK, WATERMARK, namespace, key, None, () if watermark_ms is None else (watermark_ms,))
 
 
 def encode_changes(

@@ -40,7 +40,7 @@ from flinkish.runtime.job.log import enter
 from flinkish.runtime.job.operator import ERROR_BUDGET, OperatorListener
 from flinkish.runtime.job.report import LifecycleCall, TaskHeader, TaskReport, silent_origins
 from flinkish.runtime.state.backend import KeyedStateBackend
-from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, split_change, watermark_change
+from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.column_changes import ColumnChanges
 from flinkish.runtime.state.files.references import delete_unneeded
 from flinkish.runtime.state.handles import NO_KEY
@@ -177,8 +177,9 @@ class StatefulTask(Task, TaskLife):
         self.epoch = -1
         #: the state changes of the running epoch, for the changelog
         self._changes: list[Change | ColumnChanges] = []
-        #: vertex -> uid of the sources whose splits are told in the savepoint, by one subtask for all
-        self._sources = {} if subtask else {one.id: one.head.uid for one in job.split_sources(vertex)}
+        upstream = (job.vertex(one.vertex) for one in vertex.inputs if subtask == 0)
+        #: the sources about which the rows of this subtask tell for all
+        self._sources = {one.id: (one.head.uid, one.parallelism) for one in upstream if one.source is not None}
         self._declarations = DeclarationsOfTask(vertex.head.uid, vertex.key_type, self.keyed_state, self.chain.states)
 
     @property
@@ -433,13 +434,12 @@ class StatefulTask(Task, TaskLife):
     def _log_changes(self, share: _Share, result: TaskResult) -> None:
         """Send the changelog of the subtask: what the epoch has changed in its state."""
         changes, self._changes = self._changes, []
-        if result.header.watermark_ms != share.header.watermark_ms:
-            changes.append(watermark_change(self.vertex.head.uid, self.subtask, result.header.watermark_ms))
-        before, after = share.header.split_watermarks(), result.header.split_watermarks()
+        # what a restored task began with is in no table of this job yet
+        before, after = share.header.event_times() if share.header.epoch >= 0 else {}, result.header.event_times()
         changes += (
-            split_change(self.vertex.head.uid, uid, split, after.get((uid, split)))
-            for uid, split in sorted(before.keys() | after.keys())
-            if before.get((uid, split)) != after.get((uid, split))
+            watermark_change(self.vertex.head.uid, *key, after.get(key))
+            for key in {**before, **after}
+            if before.get(key) != after.get(key)
         )
         if changes:
             data = encode_changes(share.stamp.epoch, changes, self.job.classes)

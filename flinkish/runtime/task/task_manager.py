@@ -22,6 +22,7 @@ from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError, FlinkishError, InternalError, failures_of_user_code, message_of
 from flinkish.runtime.epoch.files import EpochFiles, TaskOutput
 from flinkish.runtime.exchange.buffer import Buffer, OriginProgress
+from flinkish.runtime.exchange.gate import by_edge
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.failure import describe_failure
 from flinkish.runtime.job.operator import OperatorListener
@@ -154,8 +155,12 @@ class TaskManager:
         descriptor = self.job.vertex(vertex)
         if data is None:
             watermark_ms = self.job.restored_watermarks.get(vertex, MIN_TIMESTAMP_MS)
-            restored = self.job.restored_origins.get(vertex, {})
-            origins = {origin: OriginProgress(*at, last_active_ms=now_ms) for origin, at in restored.items()}
+            restored = dict(self.job.restored_origins.get(vertex, {}))
+            for one in descriptor.inputs if watermark_ms > MIN_TIMESTAMP_MS else ():
+                # each task has told at least what follows from what all have told
+                for origin in () if one.from_source else one.expected_origins(subtask):
+                    restored[by_edge(origin, one.edge)] = one.input_index, watermark_ms, False
+            origins = {origin: OriginProgress(*at, now_ms) for origin, at in restored.items()}
             return TaskHeader(descriptor.head.uid, vertex, subtask, watermark_ms=watermark_ms, origins=origins)
         return TaskHeader.decode(
             data,

@@ -17,7 +17,7 @@ from flinkish.common import Configuration
 from flinkish.core.sink import NO_FENCE
 from flinkish.errors import FinalOperationError, IncompatibleJobError
 from flinkish.jobdir.directory import JobDirectory, ends_at_once
-from flinkish.jobdir.layout import DrainMarker, Job, JobEnd, RestoredByFallback
+from flinkish.jobdir.layout import DrainMarker, EventTimes, Job, JobEnd, RestoredByFallback
 from flinkish.jobdir.query import QueryLog, Traces
 from flinkish.jobmanager import upgrade
 from flinkish.jobmanager.job.settings import driver_settings
@@ -187,9 +187,9 @@ def test_a_job_that_went_back_to_a_checkpoint_begins_with_it_however_often_its_p
     directory.write(RestoredByFallback(checkpoint=checkpoint, rows="restore-epoch-5"), 5)
     directory.move_query("spark-5", 5)
 
-    def take_over(*arguments: Any) -> tuple[CompatibilityReport, dict[str, int]]:
+    def take_over(*arguments: Any) -> tuple[CompatibilityReport, EventTimes]:
         taken.append(arguments[3].path)
-        return CompatibilityReport(arguments[3].given, "clicks", False, ()), {"counts": 7}
+        return CompatibilityReport(arguments[3].given, "clicks", False, ()), EventTimes({"counts": 7})
 
     monkeypatch.setattr(upgrade, "take_over", take_over)
     monkeypatch.setattr(upgrade, "declared_states", lambda *of: ProgramStates({}, {}))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from flinkish.common import Configuration, Time, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream import OutputTag, StreamExecutionEnvironment
 from flinkish.datastream.functions import KeyedProcessFunction, ProcessWindowFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
@@ -47,22 +47,49 @@ def records(*times: int) -> list[StreamRecord]:
     return [StreamRecord((key, time), time) for time in times for key in range(6)]
 
 
-def results(splits: list[Any], restores: dict[int, int], own_watermarks: bool = False) -> tuple[Counter[int], int]:
+class InTurns(TestingSource):
+    """Each subtask reads one split after the other, and has one watermark."""
+
+    @property
+    def side_by_side(self) -> bool:
+        return False
+
+
+class IdleBehindNine(WatermarkGenerator):
+    """The watermark is the time of the last record; behind a record of key 9 the split is idle."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(event_timestamp)
+        if event[0] == 9:
+            output.mark_idle()
+
+
+MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())
+IDLE = WatermarkStrategy.for_generator(IdleBehindNine)
+#: the watermarks are marks of the source
+MARKS = WatermarkStrategy.no_watermarks()
+
+
+def results(
+    splits: list[Any],
+    restores: dict[int, int],
+    strategy: WatermarkStrategy,
+    source_of: Callable[..., TestingSource] = TestingSource.of_splits,
+) -> tuple[Counter[int], int]:
     """Longer window -> number of records, which were counted in shorter windows before; and the number of late ones.
 
     Args:
         splits: the elements of each split.
         restores: the epoch before which another job goes on from a savepoint -> its parallelism.
-        own_watermarks: whether the splits have marks with watermarks; otherwise their records make these.
+        strategy: gives the watermarks.
+        source_of: makes the source of the splits.
     """
     counts: Counter[int] = Counter()
     late = epochs = 0
     parallelism, savepoint = 2, None
     for until, next_parallelism in [*restores.items(), (None, 0)]:
         env = StreamExecutionEnvironment.get_execution_environment(Configuration()).set_parallelism(parallelism)
-        made = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())
-        strategy = WatermarkStrategy.no_watermarks() if own_watermarks else made
-        source = env.from_source(TestingSource.of_splits(*splits), strategy, "s").uid("s")
+        source = env.from_source(source_of(*splits), strategy, "s").uid("s")
         short = source.key_by(lambda v: v[0]).window(TumblingEventTimeWindows.of(Time.seconds(1)))
         counted = short.side_output_late_data(LATE).process(Count()).uid("counts")
         long = counted.key_by(lambda v: v[0] % 3).window(TumblingEventTimeWindows.of(Time.seconds(2)))
@@ -96,19 +123,46 @@ LATE_ONES = [
 ]
 
 
+#: Nothing is open at the savepoint, and nothing is read in the epoch behind it.
+QUIET_EPOCH = [
+    [*records(500), Watermark(5_000), Pause(2), *records(4_000), Pause(), *records(7_000), Pause(), End()],
+    [*records(600), Watermark(6_000), Pause(2), Watermark(6_500), Pause(2), End()],
+]
+#: One split of a source whose subtasks read in turns is behind the other one, and silent.
+TURNS = [
+    [*records(1_200), Pause(), *records(3_000), Pause(2), *records(5_000), Pause(2), End()],
+    [*records(500), Pause(3), *records(1_100, 5_000), Pause(2), End()],
+]
+#: The first split is idle when the savepoint is taken; what the second one has then is late without it.
+IDLE_ONE = [
+    [*records(500, 1_200), StreamRecord((9, 1_250), 1_250), Pause(4), *records(7_000), End()],
+    [*records(500), Pause(), *records(3_100), Pause(), *records(1_600, 5_000), Pause(2), End()],
+]
+
+
 @pytest.mark.parametrize(
-    ("splits", "own_watermarks", "late"),
-    [(SILENT, False, 0), (ENDED, False, 0), (LATE_ONES, True, 6)],
-    ids=["a silent split", "an ended split", "late records"],
+    ("splits", "strategy", "source_of", "late"),
+    [
+        pytest.param(SILENT, MONOTONOUS, TestingSource.of_splits, 0, id="a silent split"),
+        pytest.param(ENDED, MONOTONOUS, TestingSource.of_splits, 0, id="an ended split"),
+        pytest.param(LATE_ONES, MARKS, TestingSource.of_splits, 6, id="late records"),
+        pytest.param(QUIET_EPOCH, MARKS, TestingSource.of_splits, 6, id="a quiet epoch"),
+        pytest.param(TURNS, MONOTONOUS, InTurns.of_splits, 0, id="splits in turns"),
+        pytest.param(IDLE_ONE, IDLE, TestingSource.of_splits, 6, id="an idle split"),
+    ],
 )
-@pytest.mark.parametrize("restores", [{1: 2}, {1: 3}, {1: 1}, {2: 2}, {1: 2, 2: 2, 3: 2}], ids=str)
+@pytest.mark.parametrize("restores", [{1: 2}, {1: 3}, {2: 2}, {1: 2, 2: 2, 3: 2}], ids=str)
 def test_a_restore_makes_no_record_late_and_none_in_time(
-    splits: list[Any], own_watermarks: bool, late: int, restores: dict[int, int]
+    splits: list[Any],
+    strategy: WatermarkStrategy,
+    source_of: Callable[..., TestingSource],
+    late: int,
+    restores: dict[int, int],
 ) -> None:
-    of_all = Counter(one.timestamp // 2000 * 2000 for split in splits for one in split if isinstance(one, StreamRecord))
-    found = results(splits, restores, own_watermarks)
-    assert found == results(splits, {}, own_watermarks)
-    assert found[1] == late and found[0].total() == of_all.total() - late
+    in_all = sum(isinstance(one, StreamRecord) for split in splits for one in split)
+    found = results(splits, restores, strategy, source_of)
+    assert found == results(splits, {}, strategy, source_of)
+    assert found[1] == late and found[0].total() == in_all - late
 
 
 class TimerPerRecord(KeyedProcessFunction):

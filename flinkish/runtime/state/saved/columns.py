@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.state.files.directory import StateDirectory, state_directory
 from flinkish.runtime.state.keyed_body import KeyedBody
@@ -21,7 +21,6 @@ from flinkish.runtime.state.saved.restore import operator_state_rows
 from flinkish.runtime.state.saved.texts import (
     SavepointColumns,
     SavepointRow,
-    split_row,
     to_savepoint_columns,
     to_savepoint_row,
     watermark_row,
@@ -317,10 +316,8 @@ def rows_of_task(
         classes: the classes of the program that state may hold.
     """
     header = TaskHeader.decode(data, "", classes)
-    if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
-        yield _columns_of(watermark_row(header.uid, header.subtask, header.watermark_ms))
-    for (source, split), watermark_ms in header.split_watermarks().items():
-        yield _columns_of(split_row(header.uid, source, split, watermark_ms))
+    for (namespace, key), watermark_ms in header.event_times().items():
+        yield _columns_of(watermark_row(header.uid, namespace, key, watermark_ms))
     stored = TaskBody.decode(body)
     where = f"uid {header.uid}, subtask {header.subtask}"
     directory = StateDirectory(state_directory(state, header.vertex, header.subtask)) if state else None

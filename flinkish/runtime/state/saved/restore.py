@@ -224,6 +224,16 @@ def state_buffers(job: JobDescriptor, uid: str, columns: StateColumns) -> Iterat
         yield vertex.id, subtask, encode(header, encode_columns(uid, some, job.classes))
 
 
+def first_calls(job: JobDescriptor) -> Iterator[tuple[int, int, bytes]]:
+    """(vertex, subtask, buffer) of no rows for each subtask that begins with a savepoint, so that all are called in the
+    first epoch: what they begin with is then stored, and in the next savepoint."""
+    nothing = encode_columns("", StateColumns("", OPERATOR_STATE_KIND, [], [], []))
+    for vertex in (one for one in job.vertices if one.level > 0):
+        for subtask in range(vertex.parallelism):
+            header = BufferHeader(BufferKind.STATE, vertex.id, subtask, 0, "", 0, 0, 0)
+            yield vertex.id, subtask, encode(header, nothing)
+
+
 def _by_subtask(columns: StateColumns, parallelism: int, max_parallelism: int) -> dict[int, list[int]]:
     """Subtask -> the indices of its rows."""
     numbers: dict[int, list[int]] = defaultdict(list)

@@ -54,16 +54,10 @@ def to_savepoint_row(uid: str, row: StateRow, classes: ProgramClasses = NO_CLASS
     return SavepointRow(uid, row.state, row.kind, key, namespace, value)
 
 
-def watermark_row(uid: str, subtask: int, watermark_ms: int) -> SavepointRow:
-    """The row with the watermark of a subtask, so that records that were late before the savepoint stay late after
-    it."""
-    return SavepointRow(uid, WATERMARK, WATERMARK, to_text(subtask), to_text(None), to_text(watermark_ms))
-
-
-def split_row(uid: str, source: str, split: str, watermark_ms: int) -> SavepointRow:
-    """The row with the watermark that a split of a source has told the vertex of an operator: event time goes on behind
-    the savepoint from what each split has told. Readers that do not know it take it for a subtask's."""
-    return SavepointRow(uid, WATERMARK, WATERMARK, to_text(split), to_text(source), to_text(watermark_ms))
+def watermark_row(uid: str, namespace: Any, key: Any, watermark_ms: int) -> SavepointRow:
+    """The row with one of the event times of a vertex, so that event time goes on from what was told, and records that
+    were late before the savepoint stay late after it."""
+    return SavepointRow(uid, WATERMARK, WATERMARK, to_text(key), to_text(namespace), to_text(watermark_ms))
 
 
 def watermark_of(text: str, where: str) -> int:
