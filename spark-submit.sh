@@ -39,6 +39,8 @@ esac
 # prints yes if this Python has all packages (printed, because any program can return 0)
 is_complete() {
     PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" "$1" - 2>/dev/null <<'PYTHON' || true
+import sys
+sys.path[:] = filter(None, sys.path)
 from importlib.util import find_spec
 from flinkish.launch.spark_version import spark_version
 print("yes" if spark_version() and all(map(find_spec, ("pandas", "pyarrow", "yaml"))) else "no")

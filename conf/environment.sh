@@ -54,19 +54,20 @@ venv_has() {
     [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.flinkish-$1" 2>/dev/null)" = "$(venv_key)" ]
 }
 
-# make_venv <python> <extras>: creates $venv with flinkish[extras], editable; returns at once if it is complete
+# make_venv <python> <extras>: creates $venv with flinkish[extras], editable; returns at once if it is complete. With -I,
+# or else -m imports modules of the current directory
 make_venv() {
     if venv_has "$2"; then return; fi
-    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-        "$1" -m venv --clear "$venv" >&2 ||
+    if ! "$venv/bin/python" -I -m pip --version >/dev/null 2>&1; then
+        "$1" -I -m venv --clear "$venv" >&2 ||
             die "cannot make a virtual environment in $venv (see above); on Debian and Ubuntu: apt install python3-venv"
     fi
     say "installing flinkish[$2] and what it needs into ${venv##*/} (only the first time; about 600 MB)"
     DIST_EXTRA_CONFIG="$here/conf/wheels.cfg" \
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$here[$2]" >&2 ||
+        "$venv/bin/python" -I -m pip install --quiet --disable-pip-version-check --editable "$here[$2]" >&2 ||
         die "pip could not install flinkish[$2] into $venv (see above); mend the cause and start again"
     # where PYTHONDONTWRITEBYTECODE is set, as in many containers, each of a job's processes would compile it again
-    "$venv/bin/python" -m compileall -q "$here/flinkish" || say "flinkish is not compiled: every start takes longer"
+    "$venv/bin/python" -I -m compileall -q "$here/flinkish" || say "flinkish is not compiled: every start takes longer"
     # written last, so that an interrupted installation is resumed
     venv_key >"$venv/.flinkish-$2"
 }

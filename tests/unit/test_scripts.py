@@ -32,9 +32,9 @@ STUB_PYTHON = """#!/bin/sh
 case "$*" in
 -) echo no ;;
 -c*) echo 3.11.9 ;;
-"-m venv"*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
-"-m pip --version") ;;
-"-m pip"*) echo pip >>"$STUB_LOG"; exit "${STUB_PIP_CODE:-0}" ;;
+"-I -m venv"*) for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
+"-I -m pip --version") ;;
+"-I -m pip"*) echo pip >>"$STUB_LOG"; exit "${STUB_PIP_CODE:-0}" ;;
 "-m tests.support.prepare") ;;
 "-m ruff"*) echo "$*" >>"$STUB_LOG"; exit "${STUB_RUFF_CODE:-0}" ;;
 "-m mypy"*) echo "$*" >>"$STUB_LOG"; echo "types"; exit "${STUB_MYPY_CODE:-0}" ;;
@@ -341,6 +341,17 @@ def test_the_directories_that_cd_searches_do_not_lead_elsewhere(checkout: Checko
     )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["FLINKISH_CONF"] == str(checkout.path / "conf/flinkish.yaml")
+
+
+def test_no_module_of_the_current_directory_is_imported(checkout: Checkout) -> None:
+    hostile = checkout.path.parent / "hostile"
+    hostile.mkdir()
+    for name in ("flinkish", "importlib", "os", "pip", "re", "runpy", "typing", "venv"):
+        (hostile / f"{name}.py").write_text("open('imported', 'a').write(__name__ + ' ')\nraise ImportError\n")
+    command = [str(checkout.path / "spark-submit.sh"), checkout.job(REPORT)]
+    result = subprocess.run(command, env=checkout.environment, cwd=hostile, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert not (hostile / "imported").exists()
 
 
 def test_without_a_job_the_usage_is_shown(checkout: Checkout) -> None:
