@@ -106,13 +106,13 @@ class Run:
         calls, indices = _distinct([columns[position] for position in varying])
         results: list[Any] = []
         errors: dict[int, str] = {}
-        size = 0
-        for call in calls:
+        size, rows = 0, np.bincount(indices, minlength=len(calls)).tolist() if varying else [1]
+        for call, times in zip(calls, rows, strict=True):
             for position, value in zip(varying, call, strict=True):
                 given[position] = value
             try:
                 made = None if strict and None in call else function(*given)
-                size += len(made) if isinstance(made, (str, bytes)) else 0
+                size += len(made) * times if isinstance(made, (str, bytes)) else 0
                 if size > MAX_MADE_OF_BATCH:
                     raise ValueError(f"the results of a batch have more than {MAX_MADE_OF_BATCH:,} characters")
                 results.append(made)

@@ -29,10 +29,12 @@ _TOKEN = re.compile(
 )
 #: What errors leave out: comments, and texts, also if they do not end or stand in the quotes of other languages.
 _UNSHOWN = re.compile(
-    r"(--[^\n]*|/\*(?!\+)(?:.*?\*/|.*))|(`[^`]*`?)|(?:[xX]|[uU]&)?'[^']*(?:''[^']*)*'?|\"[^\"]*\"?", re.DOTALL
+    r"(--[^\n]*|/\*(?!\+)(?:.*?\*/|.*))|(`[^`]*`?)|(?:[xX]|[uU]&)?'[^']*(?:''[^']*)*(?:'|(\Z))|\"[^\"]*\"?", re.DOTALL
 )
+#: Nobody knows where texts end of which one does not, or is followed by what may be the rest of it.
+_UNKNOWN = re.compile(r"\0|'\.\.\.'[^\s,;)\]=|]")
 #: Behind this stand values, perhaps without quotes: the options of a table, of a hint, and what is SET.
-_VALUES = re.compile(r"\bWITH ?\(|/\*\+|(?<=\bSET )(?!BEGIN\b|;)|\bSET\(", re.IGNORECASE)
+_VALUES = re.compile(r"\bWITH ?\(|/\*\+|(?<=\bSET)(?<!`SET)(?!\w| ?(?:BEGIN\b|;))", re.IGNORECASE)
 _OPEN = {"'": "the quote ' is not closed", "`": "the quote ` is not closed", "/": "the comment /* is not closed"}
 #: Words that are no names unless they stand in backticks, because they go on with a query or an expression.
 RESERVED = frozenset(
@@ -207,9 +209,10 @@ class Tokens:
 
 def shown_sql(sql: Any) -> str:
     """The beginning of a statement, for errors: texts as '...', and no comments, no options and nothing that is SET."""
-    text = _UNSHOWN.sub(lambda found: " " if found[1] else found[2] or "'...'", str(sql)[:2_000])
-    if str(sql).count("'") % 2:
-        text = text.partition("'...'")[0]  # nobody knows where its texts end
+    kinds = ("'...'", " ", None, "\0")
+    text = _UNSHOWN.sub(lambda found: kinds[found.lastindex or 0] or found[2], str(sql)[:MAX_CHARACTERS])
+    if _UNKNOWN.search(text):
+        text = re.split(r"'\.\.\.'|\0", text, maxsplit=1)[0]
     return _VALUES.split(" ".join(text.split()), maxsplit=1)[0][:300].rstrip()
 
 

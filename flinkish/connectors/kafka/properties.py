@@ -211,8 +211,9 @@ def _login(properties: Mapping[str, str]) -> dict[str, Any]:
         if (match := re.search(rf'\b{name}\s*=\s*"((?:[^"\\]|\\.)*)"', jaas))
     }
     if not module.endswith((".PlainLoginModule", ".ScramLoginModule")) or len(found) < 2:
+        named = f"{module} " if re.fullmatch(r"[\w.$]+LoginModule", module) else ""  # or else it may be a password
         raise ConfigurationError(
-            f"the login module {module} of sasl.jaas.config cannot be used",
+            f"the login module {named}of sasl.jaas.config cannot be used",
             where="Kafka",
             expected='PlainLoginModule or ScramLoginModule with username="..." and password="..."',
             hint="set librdkafka's own properties instead: sasl.username, sasl.password, sasl.kerberos.*, "

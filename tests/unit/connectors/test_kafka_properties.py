@@ -54,6 +54,13 @@ def test_a_login_that_only_java_can_do_is_refused(jaas: str) -> None:
         security_settings({"sasl.jaas.config": jaas})
 
 
+@pytest.mark.parametrize("jaas", ["hush", 'username="u" password="hush";', "'hush' required", "hush,LoginModule x"])
+def test_what_is_no_login_module_is_not_quoted(jaas: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"the login module of sasl.jaas.config cannot be used") as raised:
+        security_settings({"sasl.jaas.config": jaas})
+    assert "hush" not in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("java", "expected"),
     [

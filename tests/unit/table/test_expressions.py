@@ -117,6 +117,8 @@ def test_the_texts_of_a_batch_are_bounded_together() -> None:
     node = resolved("REPEAT(s, 60000000)")
     with pytest.raises(MalformedRecordError, match=r"of a batch have more than 268,435,456 characters.*REPEAT"):
         node(batch(s=[chr(97 + n) for n in range(5)]), 0)
+    with pytest.raises(MalformedRecordError, match=r"of a batch have more than 268,435,456 characters.*REPEAT"):
+        node(batch(s=["a"] * 5), 0)
 
 
 @pytest.mark.parametrize("expression", ["ROUND(d, -2000000000)", "TRUNCATE(x, 2000000000)"])

@@ -479,6 +479,11 @@ WITH_SECRETS = [
     "set\ts3.secret-key = hush x y",
     "/* c */ SET s3.secret-key = hush x y",
     "SELECT 1; SET s3.secret-key = hush",
+    "SET`s3.secret`=hush x",
+    "SET'fs.key'=hush x",
+    'SET"k"hush',
+    "SELECT f('it's hush', a) FROM t",
+    "SELECT f('12'hush--', a') FROM",
     "SELECT 'hush",
     "SELECT X'hush' +",
     "SELECT U&'hush' + FROM",
@@ -520,6 +525,9 @@ def test_an_error_shows_its_statement_otherwise() -> None:
             "EXECUTE STATEMENT SET BEGIN INSERT INTO t VALUES ('...'); EN",
         ),
         ("WITH q AS (SELECT 1) SELECT * FROM q,", "WITH q AS (SELECT 1) SELECT * FROM q,"),
+        ("-- don't\nSELECT 'x', `it's` /* isn't */ FROM t WHERE", "SELECT '...', `it's` FROM t WHERE]"),
+        (f"SELECT 'x' FROM t, '{'x' * 3000}' WHERE", "SELECT '...' FROM t, '...' WHERE]"),
+        ("SELECT `set` FROM t WHERE", "SELECT `set` FROM t WHERE]"),
         ("CREATE TABLE t (a INT) WITH ('x' = 5)", "CREATE TABLE t (a INT)]"),
     ):
         with pytest.raises(ProgramError) as raised:
