@@ -110,7 +110,12 @@ _BEHIND_OPTION = re.compile(r"[ \t]+(?!--)")
 #: Words before a colon that are no key: "invalid token", the class of an exception, a file of source code.
 _NO_KEY = re.compile(
     r"(?:invalid|unexpected|unrecognized|unknown|illegal|bad|next|unterminated)[ _-]?token\Z|"
-    r"(?:error|exception|warning)\Z|\.(?:py|java|scala|kt|c|cc|cpp|h|rs|go)\Z"
+    r"(?:error|exception|warning|failed|invalidaccesskeyid)\Z|\.(?:py|java|scala|kt|c|cc|cpp|h|rs|go)\Z"
+)
+#: What a column of SQL is declared as, in a schema that an error shows: ``[cookie: STRING, n: INT]``.
+_TYPE = re.compile(
+    r"(?:BOOLEAN|(?:TINY|SMALL|BIG)?INT|FLOAT|DOUBLE|DECIMAL|(?:VAR)?CHAR|STRING|(?:VAR)?BINARY|BYTES|DATE|"
+    r"TIME(?:STAMP(?:_LTZ)?)?|ARRAY|MAP|MULTISET|ROW)(?=\(\d|[<,\])>]| NOT NULL)"
 )
 #: What stands behind the end of a value, but not behind a quote within it.
 _BEHIND = r"[\s,;:)\]}>&]|\.(?:\s|\Z)|\Z"
@@ -217,8 +222,8 @@ def _begin_of_value(text: str, word: re.Match[str]) -> int | None:
     begin, end = word.span()
     found = _ASSIGNED.match(text, end)
     if found is not None:
-        says = found["sign"] == ":" and _NO_KEY.search(text[max(0, begin - 16) : end].lower())
-        return None if says else found.end()
+        says = _NO_KEY.search(text[max(0, begin - 16) : end].lower()) or _TYPE.match(text, found.end())
+        return None if says and found["sign"] == ":" else found.end()
     if _BEFORE_PAIR.search(text[max(0, begin - 20) : begin]):
         found = _IN_PAIR.match(text, end)
     elif word[0].startswith("--"):
