@@ -12,7 +12,7 @@ import flinkish
 ROOT = str(Path(flinkish.__file__).resolve().parents[1])
 #: ``-c`` and ``-m`` put the current directory first on the path. Python 3.10 has no ``-P`` against it, ``-I`` ignores
 #: PYTHONPATH, and PYTHONSAFEPATH would reach the programs that the process starts. ``sys`` itself is built in.
-_FIRST = "import sys\nif not getattr(sys.flags, 'safe_path', False): sys.path[:1] = {!r}\n"
+_FIRST = "import sys\nsys.path[: not getattr(sys.flags, 'safe_path', False)] = {!r}\n"
 #: The command line ``flinkish``.
 FLINKISH = "from flinkish.cli import main\nsys.exit(main())"
 

@@ -243,3 +243,11 @@ def test_a_command_finds_nothing_in_the_current_directory_and_its_children_do_as
     command = python_command(code, sys.executable, str(child), own=own)
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "8"
     assert folders.imported() == ""
+
+
+@pytest.mark.parametrize("safe", ["", "1"])
+def test_this_very_installation_is_found_before_all_others(tmp_path: Path, safe: str) -> None:
+    (tmp_path / "flinkish.py").write_text("raise ImportError('of somebody else')\n")
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": safe}
+    ended = subprocess.run(python_command("import flinkish"), env=variables, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
