@@ -56,7 +56,7 @@ def zone(key: str) -> Any:
     return zoneinfo.ZoneInfo(key)
 
 
-def _checked_dtype(layout: Any) -> Any:
+def checked_dtype(layout: Any) -> Any:
     """The dtype of a numpy value. A dtype that holds pointers is refused, since stored bytes could make these point
     anywhere."""
     import numpy
@@ -75,7 +75,7 @@ def array(layout: Any, shape: tuple[int, ...], data: bytes) -> Any:
     """The numpy array of this layout and shape, which has exactly these bytes."""
     import numpy
 
-    dtype = _checked_dtype(layout)
+    dtype = checked_dtype(layout)
     elements = math.prod(shape)
     if elements * dtype.itemsize != len(data) or (not dtype.itemsize and elements > _EMPTY_ELEMENTS_MAX):
         raise UnsafeStateError(
@@ -105,7 +105,7 @@ def scalar(layout: Any, data: bytes) -> Any:
     """The numpy scalar of this layout."""
     import numpy
 
-    dtype = _checked_dtype(layout)
+    dtype = checked_dtype(layout)
     # texts and bytes are made by their own types: numpy's buffers cannot hold empty ones, nor zeros at the end
     if dtype.kind == "S":
         return numpy.bytes_(data[: dtype.itemsize])
@@ -314,6 +314,8 @@ SIGNATURES: dict[str, Signature] = {
     "datetime:timezone": of_types((datetime.timedelta,), _TEXT, least=1),
     "decimal:Decimal": _decimal,
     "fractions:Fraction": _fraction,
+    "types:EllipsisType": of_types(),
+    "types:NotImplementedType": of_types(),
     "types:SimpleNamespace": of_types(),
     "flinkish.core.window.window:CountWindow": _fits(_is_number),
     "flinkish.core.window.window:GlobalWindow": of_types(),

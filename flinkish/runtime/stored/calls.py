@@ -12,6 +12,7 @@ import collections
 import datetime
 import enum
 import importlib
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -53,7 +54,7 @@ def check_keys(keys: Sequence[Any]) -> None:
         UnsafeStateError: an integer is too long, or too many different keys have one hash.
         TypeError: a key has no hash.
     """
-    if _are_short(keys):
+    if are_short(keys):
         return
     check_key_numbers(keys)
     if crowded(keys):
@@ -76,7 +77,7 @@ def check_key_numbers(keys: Sequence[Any]) -> None:
         keys = list(chain.from_iterable(key for key in keys if type(key) is tuple)) if tuple in kinds else ()
 
 
-def _are_short(keys: Sequence[Any]) -> bool:
+def are_short(keys: Sequence[Any]) -> bool:
     """Whether keys are plain values that have a hash, and of which only a few have the same one. Texts and bytes have
     random hashes."""
     kinds = set(map(type, keys))
@@ -93,7 +94,7 @@ _SHORT_KEYS = frozenset({str, float, bytes, bool, type(None)})
 def crowded(keys: Sequence[Any]) -> set[int]:
     """The hashes that too many different keys have: each of these is compared with all others. Raises TypeError if a
     key has no hash."""
-    if _are_short(keys):
+    if are_short(keys):
         return set()
     hashes = list(map(hash, keys))
     if len(set(hashes)) == len(hashes):
@@ -134,6 +135,11 @@ def check_arguments(name: str, arguments: tuple[Any, ...]) -> None:
     if not _signature(name)(arguments):
         kinds = ", ".join(type(argument).__name__ for argument in arguments[:6])
         raise refused_data(f"a call of {name} with ({kinds}), which it does not take so")
+    if name in _SETS:
+        check_keys(arguments[0])
+
+
+_SETS = ("builtins:set", "builtins:frozenset")
 
 
 def _pytz_zone(name: str, *place: Any) -> Any:
@@ -221,8 +227,9 @@ GROWING = (
     | {"array:_array_reconstructor"}
     | {name for name in CALLED if issubclass(lookup(name), BaseException)}
 )
-#: The types of attributes that methods of data count with.
+#: The attributes that methods of data count with, and their types.
 _ATTRIBUTES: dict[type, dict[str, tuple[type, ...]]] = {
+    uuid.UUID: {"int": (int,)},
     Duration: {"nanos": (int,)},
     Instant: {"seconds": (int,), "nanos": (int,)},
     Time: {"_milliseconds": (int,)},
@@ -240,12 +247,9 @@ def keeps_attributes(cls: type) -> bool:
     return base is None or base in _WITH_ATTRIBUTES or issubclass(cls, BaseException)
 
 
-def attribute_types(cls: type, attribute: str) -> tuple[type, ...]:
-    """The types that an attribute may have; empty if that does not matter."""
-    for base in cls.__mro__:
-        if base in _ATTRIBUTES:
-            return _ATTRIBUTES[base].get(attribute, ())
-    return ()
+def attribute_types(bases: tuple[type, ...]) -> dict[str, tuple[type, ...]]:
+    """The attributes that an object of these classes must have, and the types of each."""
+    return next((_ATTRIBUTES[base] for base in bases if base in _ATTRIBUTES), {})
 
 
 class Constructors:
@@ -262,6 +266,10 @@ class Constructors:
         self._made: dict[str, type] = {}
         self._names: dict[type, str] = {}
         self._bases: dict[type, str | None] = {}
+        #: type -> what reduces its instances for the writer
+        self.reducers: dict[type, Any] = {}
+        #: what was read again: how objects are reduced, and classes whose instances were read from a text
+        self.read_again: set[Any] = set()
 
     def are_of(self, classes: ProgramClasses) -> bool:
         """Whether these are the constructors for the classes of this program."""
@@ -366,13 +374,17 @@ class Constructors:
             raise refused_data(f"a call of {name}")
         if defining(cls, "__reduce_ex__", "__reduce__") is None:
             raise refused_data(f"a call of {name}, whose instances are not made by calls")
-        if cls not in self._bases:
-            self._bases[cls] = data_base(cls)
-        base = self._bases[cls]
+        base = self.base_of(cls)
         if base is not None:
             return _called_as(cls, base, arguments)
         # what a metaclass adds to calls of its classes is left out
         return type.__call__(cls, *arguments)
+
+    def base_of(self, cls: type) -> str | None:
+        """`data_base`, which is looked for once."""
+        if cls not in self._bases:
+            self._bases[cls] = data_base(cls)
+        return self._bases[cls]
 
     def call_with_classes(self, name: str, at: tuple[int, ...], *arguments: Any) -> Any:
         """`call` with arguments of which those at some indexes are classes."""
@@ -415,12 +427,13 @@ class Constructors:
 
 
 def constructors_of(classes: ProgramClasses) -> Constructors:
-    """The constructors for a program. Those of the last one are kept: most columns hold one value after the other."""
-    found = _last[0] if _last else None
-    if found is None or not found.are_of(classes):
-        found = Constructors(classes)
-        _last[:] = [found]  # another thread may do the same for another program
-    return found
+    """The constructors for a program. Those of the last one are kept, and those for data alone, as reports are."""
+    for found in _last:
+        if found.are_of(classes):
+            return found
+    made = Constructors(classes)
+    _last[:] = [made, *_last[:1]]  # another thread may do the same for another program
+    return made
 
 
 _last: list[Constructors] = []
@@ -429,12 +442,10 @@ _last: list[Constructors] = []
 def _called_as(cls: Any, base: str, arguments: tuple[Any, ...]) -> Any:
     """An instance of a class that is reduced as a class of data is. That one makes it: no ``__init__`` of the program
     runs."""
-    if base not in CALLED and base not in ("builtins:set", "builtins:frozenset"):
+    if base not in CALLED and base not in _SETS:
         raise refused_data(f"a call of {cls.__qualname__}, which is made in another way")
     check_arguments(base, arguments)
     kind = lookup(base)
-    if kind in (set, frozenset):
-        check_keys(arguments[0])
     if kind is Counter:
         made: Any = cls.__new__(cls)
         for counts in arguments:

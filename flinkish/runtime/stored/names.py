@@ -63,7 +63,7 @@ CALLED = _names(
         "fractions": "Fraction",
         "ipaddress": "IPv4Address IPv4Interface IPv4Network IPv6Address IPv6Interface IPv6Network",
         "pathlib": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
-        "types": "SimpleNamespace",
+        "types": "EllipsisType NotImplementedType SimpleNamespace",
         "flinkish.core.window.window": "CountWindow GlobalWindow TimeWindow",
     }
 ) | _names({"builtins": " ".join(_kinds_of(builtins, BaseException))})

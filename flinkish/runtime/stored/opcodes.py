@@ -46,15 +46,17 @@ NEW, OPEN = 0, -1
 
 
 class Node:
-    """A part of a value that has parts itself. ``value`` is what it becomes."""
+    """A part of a value that has parts itself. ``value`` is what it becomes; ``recurs``: it holds itself, or a part
+    that does."""
 
-    __slots__ = ("parts", "depth", "weight", "value")
+    __slots__ = ("parts", "depth", "weight", "value", "recurs")
 
     def __init__(self, parts: list[Any] = NOTHING) -> None:
         self.parts = parts
         self.depth = NEW
         self.weight = 0
         self.value: Any = None
+        self.recurs = False
 
 
 class TupleNode(Node):

@@ -27,14 +27,21 @@ import zoneinfo
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, repeat
 from typing import Any
 
 from flinkish.common.types import Row
-from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError
+from flinkish.errors import (
+    CorruptStateError,
+    FlinkishError,
+    IncompatibleJobError,
+    StoredClassError,
+    UnsafeStateError,
+    message_of,
+)
 from flinkish.runtime import stored_names
-from flinkish.runtime.stored.calls import Constructors, constructors_of
+from flinkish.runtime.stored.calls import Constructors, check_arguments, constructors_of
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses, dotted, stored_name
 from flinkish.runtime.stored.names import data_name
 from flinkish.runtime.stored.reader import Unpickler, read_value
@@ -66,13 +73,16 @@ def loads(data: bytes, version: int, what: str, where: str = "", classes: Progra
         CorruptStateError: the value is damaged.
     """
     _check_version(data, version, what, where)
-    stream = io.BytesIO(data)
-    stream.seek(2)
     with _reading(f"{what} ({len(data)} bytes)", where):
-        try:
-            return Unpickler(stream, classes).load()
-        except OldFormError:
-            return read_value(data[2:], classes)
+        return _loaded(data[2:], classes)
+
+
+def _loaded(pickled: bytes, classes: ProgramClasses) -> Any:
+    """What the job itself has stored."""
+    try:
+        return Unpickler(io.BytesIO(pickled), classes).load()
+    except OldFormError:
+        return read_value(pickled, classes)
 
 
 def _check_version(data: bytes, version: int, what: str, where: str) -> None:
@@ -102,15 +112,37 @@ def loads_data(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
 def dumps_data(value: Any, classes: ProgramClasses = NO_CLASSES) -> bytes:
     """The inverse of `loads_data`. Raises what `dumps` raises."""
     stream = io.BytesIO()
+    pickler = Pickler(stream, classes)
     try:
-        Pickler(stream, classes).dump(value)
+        pickler.dump(value)
     except RecursionError:
         raise StoredClassError(
             f"a {type(value).__qualname__} is nested too deeply to be stored",
             expected="values of at most a few hundred levels",
             hint="store its parts as entries of a list or map state, or flatten it",
         ) from None
+    if pickler.may_lack:
+        _read_again(value, stream.getvalue(), classes)
     return stream.getvalue()
+
+
+def _read_again(value: Any, data: bytes, classes: ProgramClasses) -> None:
+    """Refuse a value that its reader refuses, or reads as one of another class."""
+    try:
+        made = _loaded(data, classes)
+        if type(made) is not type(value):
+            raise TypeError(f"it would be a {type(made).__qualname__}")
+    except Exception as error:
+        raise unreadable(value, error) from error
+
+
+def unreadable(value: Any, why: Exception) -> StoredClassError:
+    """The error for a value that its reader would refuse."""
+    return StoredClassError(
+        f"a {type(value).__qualname__} could not be read again: {message_of(why)}",
+        expected="data, and instances of the program's classes that are made again by what they are pickled to",
+        hint="change how its class is pickled (__reduce__, __getstate__, __setstate__), or store what it consists of",
+    )
 
 
 def dumps_all(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) -> list[bytes]:
@@ -270,8 +302,9 @@ def loads_all(
 
 
 def _loaded_alone(data: bytes, what: str, where: str, classes: ProgramClasses) -> Any:
+    pickled = data.removeprefix(_ALONE)
     with _reading(what, where):
-        return loads_data(data.removeprefix(_ALONE), classes)
+        return _loaded(pickled, classes)
 
 
 @contextmanager
@@ -306,18 +339,20 @@ class Pickler(pickle.Pickler):
     def __init__(self, stream: Any, classes: ProgramClasses) -> None:
         super().__init__(stream, protocol=5)
         self.constructors = constructors_of(classes)
-        reducers = _last[0] if _last else None
-        if reducers is None or reducers.constructors is not self.constructors:
-            reducers = _Reducers(self.constructors)
-            _last[:] = [reducers]
-        self._reducers = reducers
+        self.constructors.reducers = self._reducers = self.constructors.reducers or _Reducers(self.constructors)
+        self.classes = classes
         #: the class or function of data that the next name stands for
         self.called: Any = None
+        #: whether something may be hashed before it has its attributes when the value is read
+        self.may_lack = False
 
     def reducer_override(self, obj: Any) -> Any:
         """The reduced form of an object; NotImplemented if pickle's own is used."""
         reducer = self._reducers[type(obj)]
-        return NotImplemented if reducer is None else reducer(obj, self)
+        try:
+            return NotImplemented if reducer is None else reducer(obj, self)
+        except (UnsafeStateError, pickle.PicklingError) as error:
+            raise unreadable(obj, error) from error
 
 
 _Reducer = Callable[[Any, Pickler], Any]
@@ -332,10 +367,6 @@ class _Reducers(dict[type, "_Reducer | None"]):
     def __missing__(self, cls: type) -> _Reducer | None:
         reducer = self[cls] = _reducer_of(cls, self.constructors)
         return reducer
-
-
-#: The reducers of the last program for which something was written: columns hold one value after the other.
-_last: list[_Reducers] = []
 
 
 def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
@@ -354,6 +385,8 @@ def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
 
         if cls is numpy.ndarray or issubclass(cls, numpy.generic):
             return _reduce_array if cls is numpy.ndarray else _reduce_scalar
+    if cls in _SINGLETONS:
+        return partial(_reduce_singleton, _SINGLETONS[cls])
     if cls in _PLAIN:
         return None
     if data_name(cls) in _WITHOUT_CLASSES:
@@ -362,7 +395,10 @@ def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
 
 
 #: What pickle has opcodes for, or refuses itself.
-_PLAIN = frozenset({type(Ellipsis), type(NotImplemented), type(None), types.ModuleType})
+_PLAIN = frozenset({type(None), types.ModuleType})
+
+#: Classes with one instance -> their names.
+_SINGLETONS = {type(Ellipsis): "types:EllipsisType", type(NotImplemented): "types:NotImplementedType"}
 
 
 #: Frequent data that is made by one call, with no class among its arguments.
@@ -397,6 +433,28 @@ def _reduce_by_table(obj: Any, pickler: Pickler) -> Any:
 
 
 def _by_names(obj: Any, reduced: Any, pickler: Pickler) -> Any:
+    """`_named` of an object that can be read again. The reader says so: it gets the first object that is reduced in
+    this way, to arguments and a state of these classes."""
+    named = _named(obj, reduced, pickler)
+    cls, state, known = type(obj), reduced[2] if len(reduced) > 2 else None, pickler.constructors.read_again
+    way = cls, reduced[0], frozenset(map(type, reduced[1])), type(state)
+    if way not in known:
+        known.add(way)  # it may hold others of its kind
+        try:
+            _read_again(obj, dumps_data(obj, pickler.classes), pickler.classes)
+        except BaseException:
+            known.discard(way)
+            raise
+    if not pickler.fast and cls.__hash__ is not object.__hash__ and state is not None:
+        # in a key of what it holds itself it is hashed too early
+        pickler.may_lack |= type(state) is not dict or not _HOLD_NOTHING.issuperset(map(type, state.values()))
+    return named
+
+
+_HOLD_NOTHING = frozenset({bool, bytes, float, int, str, type(None)})
+
+
+def _named(obj: Any, reduced: Any, pickler: Pickler) -> Any:
     """The reduced form of an object with a constructor in place of what makes it, and names in place of classes."""
     if not isinstance(reduced, tuple) or len(reduced) > 5:
         raise StoredClassError(
@@ -425,6 +483,8 @@ def _by_names(obj: Any, reduced: Any, pickler: Pickler) -> Any:
         if not isinstance(function, type):
             _refuse_function(function, pickler)
         name = constructors.name_of(function)
+        if (base := constructors.base_of(function)) is not None:
+            check_arguments(base, arguments)
     elif pickler.fast and not at and constructors.named(stored_name(function)) is not None:
         pickler.called = function
         return reduced
@@ -474,35 +534,46 @@ def _refuse_function(function: Any, _: Pickler) -> Any:
     )
 
 
+def _reduce_singleton(name: str, *_: Any) -> Any:
+    return stored_names.call, (name,)
+
+
 def _reduce_member(name: str, found: enum.Enum, _: Pickler) -> Any:
     return stored_names.member, (name, found.name)
 
 
-def _reduce_flag(name: str, flags: enum.Flag, _: Pickler) -> Any:
+def _reduce_flag(name: str, flags: enum.Flag, pickler: Pickler) -> Any:
+    pickler.constructors.member(name, flags.value)
     return stored_names.member, (name, flags.value)
 
 
 def _reduce_zone(found: zoneinfo.ZoneInfo, _: Pickler) -> Any:
-    if found.key is None:
-        raise StoredClassError("a time zone without a name cannot be stored", hint="use ZoneInfo('Area/City')")
+    found.__reduce__()  # refuses one of a file
     return stored_names.zone, (found.key,)
 
 
 def _reduce_array(found: Any, _: Pickler) -> Any:
-    if found.dtype.hasobject:
-        if found.dtype.names is not None:
-            raise StoredClassError(
-                "a structured numpy array of objects cannot be stored", hint="store a list of tuples"
-            )
+    if found.dtype.char == "O":
         return stored_names.objects, (found.shape, found.ravel().tolist())
-    return stored_names.array, (_layout(found.dtype), found.shape, found.tobytes())
+    layout = _layout(found.dtype, found.dtype.type)
+    if not found.nbytes:
+        stored_names.array(layout, found.shape, b"")  # refuses many elements without bytes
+    return stored_names.array, (layout, found.shape, found.tobytes())
 
 
 def _reduce_scalar(found: Any, _: Pickler) -> Any:
-    if found.dtype.hasobject:
-        raise StoredClassError("a numpy scalar of objects cannot be stored", hint="store a tuple")
-    return stored_names.scalar, (_layout(found.dtype), found.tobytes())
+    return stored_names.scalar, (_layout(found.dtype, type(found)), found.tobytes())
 
 
-def _layout(dtype: Any) -> Any:
-    return dtype.str if dtype.names is None else dtype.descr
+@lru_cache(1_000)
+def _layout(dtype: Any, kind: type) -> Any:
+    """The layout that makes the dtype again, whose scalars are of this class."""
+    layout = dtype.str if dtype.names is None else dtype.descr
+    made = None if dtype.hasobject else stored_names.checked_dtype(layout)
+    if made is None or made != dtype or made.type is not kind:
+        raise StoredClassError(
+            f"numpy values of {dtype} cannot be stored: their layout does not say all of it",
+            expected="layouts of numbers and texts, without padding, offsets, objects or a class of their own",
+            hint="convert it (astype), or store a list or tuples",
+        )
+    return layout

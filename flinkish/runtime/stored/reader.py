@@ -1,10 +1,11 @@
 """Reads the pickles of stored values without an unpickler: texts of savepoints, which anybody may have edited.
 
 There are three steps. `opcodes` *parses* a text into nodes, of which nothing exists yet. Then the graph of
-nodes, as it is after the last opcode, is *judged*: it has no cycles, is not nested deeply (hashing values that are
-nested deeply ends the process), and its weight is bounded by the size of the text even if each node and each text
-counts as often as it occurs, since it is stored again like this. At last each node is *built*, after all that it holds,
-so that nothing changes once it is part of something else.
+nodes, as it is after the last opcode, is *judged*: it is not nested deeply (hashing values that are nested deeply ends
+the process), and its weight is bounded by the size of the text even if each node and each text counts as often as it
+occurs, since it is stored again like this. At last each node is *built*, after all that it holds, so that nothing
+changes once it is part of something else. Only what holds itself is made, empty, before its parts: a container, or an
+object that is made of nothing else.
 
 Items and attributes are given only to objects that the build has just made, by the methods of Python's own containers.
 """
@@ -68,15 +69,15 @@ def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
         ValueError, TypeError or another error of a constructor: it is damaged.
     """
     constructors = constructors_of(classes)
-    root, nodes = _judged(pickled, constructors)
+    root, nodes, recurring = _judged(pickled, constructors)
+    for node in recurring:
+        node.value = _MAKERS[type(node)](node, constructors)
     for node in nodes:
-        node.value = _BUILDERS[type(node)](node, constructors)
+        if node.value is None:
+            node.value = _MAKERS[type(node)](node, constructors)
+        if type(node) in _FILLERS:
+            _FILLERS[type(node)](node.value, node)
     return root.value if nodes else root
-
-
-def check_value(pickled: bytes, classes: ProgramClasses) -> None:
-    """Refuse a pickle that `read_value` would refuse before it builds anything."""
-    _judged(pickled, constructors_of(classes))
 
 
 def weight_max(size: int) -> int:
@@ -87,15 +88,16 @@ def weight_max(size: int) -> int:
 # ------------------------------------------------------------------------------------------------------------ judge
 
 
-def _judged(pickled: bytes, constructors: Constructors) -> tuple[Any, list[Node]]:
-    """The root of a value, and its nodes, each of them after its parts; none if the value has no parts.
+def _judged(pickled: bytes, constructors: Constructors) -> tuple[Any, list[Node], list[Node]]:
+    """The root of a value; its nodes, each of them after its parts, none if the value has no parts; and those of them
+    that some part of theirs holds.
 
     Raises:
         UnsafeStateError: it is nothing that was stored, or takes more than its size explains.
     """
     parser = Parser(pickled, constructors)
     root = parser.parse()
-    nodes: list[Node] = []
+    nodes, recurring = list[Node](), list[Node]()
     todo: list[Node] = [root] if type(root) in NODES else []
     at_most = weight_max(len(pickled)) if parser.shares else None
     while todo:
@@ -106,15 +108,25 @@ def _judged(pickled: bytes, constructors: Constructors) -> tuple[Any, list[Node]
                 raise refused("has a name among its values")
             for part in _parts_of(node):
                 if type(part) in NODES and part.depth <= NEW:
-                    if part.depth == OPEN:
-                        raise refused("holds itself")
-                    todo.append(part)
+                    if part.depth == NEW:
+                        todo.append(part)
+                    elif not part.recurs:
+                        if not _can_be_made_empty(part):
+                            raise refused("holds itself among what it is made of")
+                        part.recurs = True
+                        recurring.append(part)
             continue
         todo.pop()
         if node.depth == OPEN:
             _measure(node, at_most)
             nodes.append(node)
-    return root, nodes
+    return root, nodes, recurring
+
+
+def _can_be_made_empty(node: Node) -> bool:
+    if type(node) is ObjectNode:
+        return all(type(part) is NameNode or type(part) not in NODES for part in node.parts)
+    return type(node) in _FILLERS
 
 
 def _measure(node: Node, at_most: int | None) -> None:
@@ -124,6 +136,7 @@ def _measure(node: Node, at_most: int | None) -> None:
     node.depth = depth = 1 + max([part.depth for part in inner], default=0)
     if depth > DEPTH_MAX:
         raise refused(f"is nested more than {DEPTH_MAX} levels deep")
+    node.recurs = node.recurs or any(part.recurs for part in inner)
     node.weight = 0
     if at_most is not None:
         node.weight = len(parts) + sum([part.weight for part in inner]) + sum(map(_size, parts))
@@ -166,15 +179,17 @@ def _values(parts: Iterable[Any]) -> list[Any]:
 
 
 def _dict_of(pairs: Sequence[Any]) -> dict[Any, Any]:
-    keys = _values(pairs[::2])
+    return dict(zip(_keys(pairs[::2]), _values(pairs[1::2])))
+
+
+def _keys(parts: Sequence[Any]) -> list[Any]:
+    """Values that are hashed, by what they are and not by what they will hold."""
+    for part in parts:
+        if type(part) in NODES and part.recurs and type(part.value).__hash__ is not object.__hash__:
+            raise refused("has a key that holds itself")
+    keys = _values(parts)
     check_keys(keys)
-    return dict(zip(keys, _values(pairs[1::2])))
-
-
-def _set_of(parts: Sequence[Any]) -> set[Any]:
-    values = _values(parts)
-    check_keys(values)
-    return set(values)
+    return keys
 
 
 def _object(node: ObjectNode, constructors: Constructors) -> Any:
@@ -186,11 +201,9 @@ def _object(node: ObjectNode, constructors: Constructors) -> Any:
     if node.how == "call" and node.name in CALLABLE:
         check_arguments(node.name, tuple(arguments))
     made = getattr(constructors, node.how)(node.name, *arguments)
-    if node.items or node.pairs or node.states:
-        # one reference is that of this variable, another that of the call: nobody else has what was made
-        if sys.getrefcount(made) > 2:
-            raise refused(f"changes a {type(made).__name__} that it has not made")
-        _grow(made, node)
+    # one reference is that of this variable, another that of the call: nobody else has what was made
+    if (node.items or node.pairs or node.states) and sys.getrefcount(made) > 2:
+        raise refused(f"changes a {type(made).__name__} that it has not made")
     return made
 
 
@@ -210,6 +223,8 @@ def _grow(made: Any, node: ObjectNode) -> None:
                 OrderedDict.__setitem__(made, key, value)
         else:
             dict.update(made, pairs)
+    if not node.states and node.how != "call" and attribute_types(bases):
+        raise refused(f"has a {type(made).__name__} without its attributes")
     for state in _values(node.states):
         _set_state(made, state)
 
@@ -220,25 +235,38 @@ def _set_state(made: Any, state: Any) -> None:
     if not keeps_attributes(cls):
         raise refused(f"changes a {cls.__name__} that has no attributes")
     setter = defining(cls, "__setstate__")
-    if setter is UUID and not _is_state_of_uuid(state):
-        raise refused("has a UUID that is no number of 128 bits")
+    attributes, slots = attributes_in(cls, state, setter)
     if setter is not None and setter is not BaseException:
         vars(setter)["__setstate__"].__get__(made, cls)(state)
         return
-    attributes, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
-    for part in (attributes, slots):
-        if part is None:
-            continue
-        if type(part) is not dict or not all(map(_is_attribute, part)):
-            raise refused("has attributes that are no names")
-        for attribute, value in part.items():
-            kinds = attribute_types(cls, attribute)
-            if kinds and type(value) not in kinds:
-                raise refused(f"has a {type(value).__name__} as {attribute} of a {cls.__name__}")
     if attributes:
         _set_attributes(made, attributes, setter)
     for attribute, value in (slots or {}).items():
         _set_slot(made, attribute, value)
+
+
+def attributes_in(cls: type, state: Any, setter: type | None) -> tuple[Any, Any]:
+    """The attributes in the state of an object, those with a dictionary and those in slots; (None, None): its class
+    sets the state itself. ``setter``: the class that defines ``__setstate__``.
+
+    Raises:
+        UnsafeStateError: they are not attributes that a text may give to an object.
+    """
+    if setter is UUID and not _is_state_of_uuid(state):
+        raise refused("has a UUID that is no number of 128 bits")
+    if setter is not None and setter is not BaseException:
+        return None, None
+    attributes, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
+    for part in (attributes, slots):
+        if part is None:
+            continue
+        if type(part) is not dict or not all(map(is_attribute, part)):
+            raise refused("has attributes that are no names")
+    for attribute, kinds in attribute_types(cls.__mro__).items():
+        value = {**(attributes or {}), **(slots or {})}.get(attribute)
+        if type(value) not in kinds:
+            raise refused(f"has a {type(value).__name__} as {attribute} of a {cls.__name__}")
+    return attributes, slots
 
 
 def _is_state_of_uuid(state: Any) -> bool:
@@ -249,7 +277,7 @@ def _is_state_of_uuid(state: Any) -> bool:
     )
 
 
-def _is_attribute(name: Any) -> bool:
+def is_attribute(name: Any) -> bool:
     # methods of Python's protocols are looked up on some objects, too, such as `__reduce_ex__` and `__deepcopy__`
     return type(name) is str and (not name.startswith("__") or not name.endswith("__") or name == "__notes__")
 
@@ -277,14 +305,21 @@ def _set_slot(made: Any, attribute: str, value: Any) -> None:
     descriptor.__set__(made, value)
 
 
-_BUILDERS: dict[type, Callable[[Any, Constructors], Any]] = {
+_MAKERS: dict[type, Callable[[Any, Constructors], Any]] = {
     TupleNode: lambda node, _: tuple(_values(node.parts)),
-    ListNode: lambda node, _: _values(node.parts),
-    DictNode: lambda node, _: _dict_of(node.parts),
-    SetNode: lambda node, _: _set_of(node.parts),
-    FrozenSetNode: lambda node, _: frozenset(_set_of(node.parts)),
+    ListNode: lambda *_: [],
+    DictNode: lambda *_: {},
+    SetNode: lambda *_: set(),
+    FrozenSetNode: lambda node, _: frozenset(_keys(node.parts)),
     BytearrayNode: lambda node, _: bytearray(node.parts[0]),
     ObjectNode: _object,
+}
+#: What puts the parts into what was made without them.
+_FILLERS: dict[type, Callable[[Any, Any], Any]] = {
+    ListNode: lambda made, node: made.extend(_values(node.parts)),
+    DictNode: lambda made, node: made.update(_dict_of(node.parts)),
+    SetNode: lambda made, node: made.update(_keys(node.parts)),
+    ObjectNode: _grow,
 }
 
 

@@ -22,19 +22,20 @@ import base64
 import json
 import sys
 import types
-import uuid
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal
 from typing import Any
 
+from flinkish.common.detach import copies_attributes
 from flinkish.common.types import Row
 from flinkish.core.window.window import TimeWindow
-from flinkish.errors import FlinkishError, SavepointError, StoredClassError, UnsafeStateError
-from flinkish.runtime.stored.calls import check_keys, defining
+from flinkish.errors import FlinkishError, SavepointError, StoredClassError, UnsafeStateError, message_of
+from flinkish.runtime import stored_names
+from flinkish.runtime.stored.calls import are_short, check_arguments, check_keys, defining
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.names import data_name
 from flinkish.runtime.stored.pickles import Pickler, dumps_data, loads_data
-from flinkish.runtime.stored.reader import check_value, weight_max
+from flinkish.runtime.stored.reader import attributes_in, is_attribute, read_value, weight_max
 from flinkish.runtime.stored_names import CONSTRUCTORS
 
 #: `json.dumps` would make an encoder for each value.
@@ -129,12 +130,21 @@ def _encode(value: Any, classes: ProgramClasses, depth: int) -> Any:
         return {"$tuple": [_encode(item, classes, depth) for item in value]}
     if kind is dict and all(type(key) is str and not key.startswith("$") and is_unicode(key) for key in value):
         return {key: _encode(item, classes, depth) for key, item in value.items()}
-    if kind is dict:
+    if kind is dict and not _takes_long(value):
         pairs = value.items()
         return {"$dict": [[_encode(key, classes, depth), _encode(item, classes, depth)] for key, item in pairs]}
-    if kind is Row and not _has_kind(value) and all(map(is_unicode, _field_names(value))):
+    if kind is Row and not _has_kind(value) and all(type(n) is str and is_unicode(n) for n in _field_names(value)):
         return {"$row": [_field_names(value), [_encode(item, classes, depth) for item in value]]}
     return _pickled(value, classes)
+
+
+def _takes_long(keys: dict[Any, Any]) -> bool:
+    """Whether the reader refuses the keys."""
+    try:
+        check_keys(list(keys))
+    except UnsafeStateError:
+        return True
+    return False
 
 
 def _pickled(value: Any, classes: ProgramClasses) -> dict[str, str]:
@@ -148,18 +158,18 @@ def _dumps_readable(value: Any, classes: ProgramClasses) -> bytes:
         StoredClassError: the value holds itself, or is too large if each of its objects counts as often as it occurs.
     """
     data = dumps_data(value, classes)
-    if not _is_flat(value):
-        pickler = _Measuring(_Bounded(weight_max(len(data))), classes)
-        pickler.fast = True  # without a memo, so that each object is written as often as it occurs
+    judge = _Judge(_Bounded(weight_max(len(data))), classes)
+    if not judge.is_flat(value):
+        judge.fast = True  # without a memo, so that each object is written as often as it occurs
         try:
-            pickler.dump(value)
-        except (ValueError, RecursionError):
+            judge.dump(value)
+        except Exception:  # it cannot tell
             try:
-                check_value(data, classes)
-            except UnsafeStateError as error:
+                read_value(data, classes)
+            except Exception as error:
                 raise StoredClassError(
-                    f"a {type(value).__qualname__} cannot be a text of a savepoint: {error.what}",
-                    expected="values that do not hold themselves, and hold little more than once",
+                    f"a {type(value).__qualname__} cannot be a text of a savepoint: {message_of(error)}",
+                    expected="values that hold little more than once, and do not hold themselves in a tuple or a key",
                     hint="leave a reference back out in __getstate__, and set it in __setstate__ of what it leads to",
                 ) from None
     return data
@@ -178,36 +188,52 @@ class _Bounded:
 
 
 #: Types whose values hold no others.
-_SIMPLE = frozenset(
-    {bool, bytes, bytearray, complex, date, datetime, Decimal, float, int, str, TimeWindow, type(None), uuid.UUID}
-)
+_SIMPLE = frozenset({bool, bytes, bytearray, complex, date, float, int, str, TimeWindow, type(None)})
 
 
-def _is_flat(value: Any) -> bool:
-    """Whether a value holds only such as hold no others, as it is plain to see; most objects do."""
-    cls = type(value)
-    if cls in _SIMPLE:
-        return True
-    if cls in (set, frozenset):
-        return set(map(type, value)) <= _SIMPLE
-    if defining(cls, "__reduce__", "__reduce_ex__", "__getstate__") or any(
-        vars(c).get("__slots__") for c in cls.__mro__
-    ):
-        return False
-    parts = list(vars(value).values()) if hasattr(value, "__dict__") else []
-    if isinstance(value, dict):
-        parts += [*value.keys(), *value.values()]
-    elif isinstance(value, (list, tuple)):
-        parts += value
-    return set(map(type, parts)) <= _SIMPLE
+class _Judge(Pickler):
+    """A pickler for what nobody reads, which passes what `read_value` takes for certain: by the checks of the reader,
+    which gets the first object of each class. It raises an error where only the reader itself can tell."""
 
-
-class _Measuring(Pickler):
-    """A pickler for what nobody reads: it does not look up the names of constructors."""
+    def is_flat(self, value: Any) -> bool:
+        """Whether a value, as most objects, only has attributes that hold no others."""
+        cls = type(value)
+        if cls in _SIMPLE or (cls is datetime and value.tzinfo is None):
+            return True
+        if cls not in self.constructors.read_again or not copies_attributes(cls):
+            return False
+        attributes = vars(value)
+        return _SIMPLE.issuperset(map(type, attributes.values())) and all(map(is_attribute, attributes))
 
     def persistent_id(self, obj: Any) -> Any:
-        """What stands for a constructor."""
-        return 0 if type(obj) is types.FunctionType and obj in CONSTRUCTORS else None
+        """What stands for a constructor, whose name need not be looked up."""
+        cls = type(obj)
+        if cls in (dict, set, frozenset) and not are_short(list(obj)):
+            raise ValueError("keys that take long, or are nested")
+        return 0 if cls is types.FunctionType and obj in CONSTRUCTORS else None
+
+    def reducer_override(self, obj: Any) -> Any:
+        """The reduced form of an object that the reader takes."""
+        reduced = super().reducer_override(obj)
+        if reduced is not NotImplemented and reduced[0] is not stored_names.member:
+            self._check(obj, *reduced)
+        return reduced
+
+    def _check(self, obj: Any, function: Any, arguments: Any, state: Any = None, *parts: Any) -> None:
+        cls = type(obj)
+        if function is not stored_names.make:
+            if function is stored_names.call:
+                name, *arguments = arguments
+            else:
+                name = function.__name__ if function in CONSTRUCTORS else data_name(function)
+            check_arguments(name, tuple(arguments))
+        elif cls not in self.constructors.read_again:
+            read_value(dumps_data(obj, self.classes), self.classes)
+            self.constructors.read_again.add(cls)
+        if state is not None and function is stored_names.make:
+            attributes_in(cls, state, defining(cls, "__setstate__"))
+        elif state is not None or any(part is not None for part in parts):
+            raise ValueError("a container of another class")
 
 
 def decode_json(value: Any, classes: ProgramClasses) -> Any:
