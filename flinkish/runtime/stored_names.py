@@ -136,7 +136,7 @@ Signature = Callable[[tuple[Any, ...]], bool]
 _NONE = type(None)
 _INT, _TEXT, _TEXT_OR_NONE, _BYTES = (int,), (str,), (str, _NONE), (bytes,)
 #: What has its size in the text, and nothing inside.
-_ATOMS = frozenset({_NONE, bool, int, float, str, bytes})
+ATOMS = frozenset({_NONE, bool, int, float, str, bytes})
 _INT64 = range(-(2**63) + 1, 2**63)
 #: Decimal numbers with larger exponents stand for numbers of any length once they are taken as integers. No operation
 #: in the default context of ``decimal`` has such a result.
@@ -288,7 +288,7 @@ def of_error(cls: type) -> Signature:
 def _os_error(arguments: tuple[Any, ...]) -> bool:
     # the first of several is looked up in a dictionary, and a number is made of the third
     atoms = (*arguments[:1], *arguments[2:]) if len(arguments) > 1 else ()
-    return len(arguments) <= 5 and set(map(type, atoms)) <= _ATOMS and not has_class(arguments)
+    return len(arguments) <= 5 and set(map(type, atoms)) <= ATOMS and not has_class(arguments)
 
 
 def _is_range(start: int, end: int) -> bool:

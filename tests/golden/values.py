@@ -179,6 +179,8 @@ def _of_python() -> dict[str, Any]:
         "datetime:timezone": dt.timezone(dt.timedelta(hours=1), "here"),
         "decimal:Decimal": decimal.Decimal("1.50"),
         "fractions:Fraction": fractions.Fraction(1, 3),
+        "types:EllipsisType": ...,
+        "types:NotImplementedType": NotImplemented,
         "types:SimpleNamespace": types.SimpleNamespace(a=1),
         "uuid:SafeUUID": uuid.SafeUUID.safe,
         "uuid:UUID": uuid.UUID(int=7),

@@ -1036,7 +1036,9 @@ _TIMES: dict[str, Callable[[], Any]] = {
     "datetime in a zone of pytz": lambda: pytz.timezone("Europe/Berlin").localize(MOMENT),
     "datetime in UTC of pytz": lambda: MOMENT.replace(tzinfo=pytz.utc),
     "datetime with an offset of pytz": lambda: MOMENT.replace(tzinfo=pytz.FixedOffset(90)),
-    "datetime in a zone of dateutil": lambda: MOMENT.replace(tzinfo=__import__("dateutil.tz").tz.gettz("Europe/Berlin")),
+    "datetime in a zone of dateutil": lambda: MOMENT.replace(
+        tzinfo=__import__("dateutil.tz").tz.gettz("Europe/Berlin")
+    ),
     "datetime in UTC of dateutil": lambda: MOMENT.replace(tzinfo=__import__("dateutil.tz").tz.UTC),
     "datetime in a zone of the program": lambda: MOMENT.replace(tzinfo=OwnZone(3)),
     "time": lambda: dt.time(1, 2, 3, 4, fold=1),
@@ -1161,7 +1163,7 @@ _CODE: dict[str, Callable[[], Any]] = {
     "getset descriptor": lambda: vars(Plain)["__dict__"],
     "super": lambda: super(OwnInt, OwnInt(1)),
     "code": lambda: function.__code__,
-    "cell": lambda: (lambda x: (lambda: x))(1).__closure__[0],  # type: ignore[index]
+    "cell": lambda: (lambda x: lambda: x)(1).__closure__[0],  # type: ignore[index]
     "frame": lambda: sys._getframe(),
     "traceback": lambda: raised().__traceback__,
     "module": lambda: json,
@@ -1268,7 +1270,9 @@ _OF_NUMPY: dict[str, Callable[[], Any]] = {
     "numpy array without elements": lambda: np.empty((0, 3)),
     "numpy array of texts": lambda: np.array(["a", "bc"]),
     "numpy array of empty texts": lambda: np.array(["", ""]),
-    "numpy array of many empty texts": lambda: np.array([""] * 5_000, "U0") if np.dtype("U0").itemsize else np.zeros(5_000, "V0"),
+    "numpy array of many empty texts": lambda: (
+        np.array([""] * 5_000, "U0") if np.dtype("U0").itemsize else np.zeros(5_000, "V0")
+    ),
     "numpy array of bytes": lambda: np.array([b"a", b"bc"]),
     "numpy array of objects": lambda: np.array(["a", None, [1]], object),
     "numpy array of objects without shape": lambda: np.array(None, object),

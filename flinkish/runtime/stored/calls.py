@@ -15,7 +15,7 @@ import importlib
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Any
 
@@ -194,6 +194,7 @@ def defining(cls: type, *names: str) -> type | None:
     return None
 
 
+@lru_cache(1_000)
 def data_base(cls: type) -> str | None:
     """The name of the class of data that says how instances of a class are reduced to a call; None if that is the
     class itself, or one of the program or of a library, or if they are not."""
@@ -265,7 +266,6 @@ class Constructors:
         self._by_name: dict[str, Callable[..., Any]] = {}
         self._made: dict[str, type] = {}
         self._names: dict[type, str] = {}
-        self._bases: dict[type, str | None] = {}
         #: type -> what reduces its instances for the writer
         self.reducers: dict[type, Any] = {}
         #: what was read again: how objects are reduced, and classes whose instances were read from a text
@@ -374,17 +374,11 @@ class Constructors:
             raise refused_data(f"a call of {name}")
         if defining(cls, "__reduce_ex__", "__reduce__") is None:
             raise refused_data(f"a call of {name}, whose instances are not made by calls")
-        base = self.base_of(cls)
+        base = data_base(cls)
         if base is not None:
             return _called_as(cls, base, arguments)
         # what a metaclass adds to calls of its classes is left out
         return type.__call__(cls, *arguments)
-
-    def base_of(self, cls: type) -> str | None:
-        """`data_base`, which is looked for once."""
-        if cls not in self._bases:
-            self._bases[cls] = data_base(cls)
-        return self._bases[cls]
 
     def call_with_classes(self, name: str, at: tuple[int, ...], *arguments: Any) -> Any:
         """`call` with arguments of which those at some indexes are classes."""

@@ -41,7 +41,7 @@ from flinkish.errors import (
     message_of,
 )
 from flinkish.runtime import stored_names
-from flinkish.runtime.stored.calls import Constructors, check_arguments, constructors_of
+from flinkish.runtime.stored.calls import Constructors, check_arguments, constructors_of, data_base
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses, dotted, stored_name
 from flinkish.runtime.stored.names import data_name
 from flinkish.runtime.stored.reader import Unpickler, read_value
@@ -292,19 +292,14 @@ def loads_all(
 ) -> list[Any]:
     """Decode the results of `dumps_all`; raises what `loads` raises."""
     if any(data[:1] == _ALONE for data in stored):
-        return [_loaded_alone(data, what, where, classes) for data in stored]
+        with _reading(what, where):
+            return [_loaded(data.removeprefix(_ALONE), classes) for data in stored]
     load = Unpickler(io.BytesIO(b"".join(stored)), classes).load
     with _reading(what, where):
         try:
             return [load() for _ in stored]
         except OldFormError:
             return [read_value(data, classes) for data in stored]
-
-
-def _loaded_alone(data: bytes, what: str, where: str, classes: ProgramClasses) -> Any:
-    pickled = data.removeprefix(_ALONE)
-    with _reading(what, where):
-        return _loaded(pickled, classes)
 
 
 @contextmanager
@@ -386,7 +381,7 @@ def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
         if cls is numpy.ndarray or issubclass(cls, numpy.generic):
             return _reduce_array if cls is numpy.ndarray else _reduce_scalar
     if cls in _SINGLETONS:
-        return partial(_reduce_singleton, _SINGLETONS[cls])
+        return lambda *_: (stored_names.call, (_SINGLETONS[cls],))
     if cls in _PLAIN:
         return None
     if data_name(cls) in _WITHOUT_CLASSES:
@@ -447,11 +442,8 @@ def _by_names(obj: Any, reduced: Any, pickler: Pickler) -> Any:
             raise
     if not pickler.fast and cls.__hash__ is not object.__hash__ and state is not None:
         # in a key of what it holds itself it is hashed too early
-        pickler.may_lack |= type(state) is not dict or not _HOLD_NOTHING.issuperset(map(type, state.values()))
+        pickler.may_lack |= type(state) is not dict or not stored_names.ATOMS.issuperset(map(type, state.values()))
     return named
-
-
-_HOLD_NOTHING = frozenset({bool, bytes, float, int, str, type(None)})
 
 
 def _named(obj: Any, reduced: Any, pickler: Pickler) -> Any:
@@ -483,7 +475,7 @@ def _named(obj: Any, reduced: Any, pickler: Pickler) -> Any:
         if not isinstance(function, type):
             _refuse_function(function, pickler)
         name = constructors.name_of(function)
-        if (base := constructors.base_of(function)) is not None:
+        if (base := data_base(function)) is not None:
             check_arguments(base, arguments)
     elif pickler.fast and not at and constructors.named(stored_name(function)) is not None:
         pickler.called = function
@@ -532,10 +524,6 @@ def _refuse_function(function: Any, _: Pickler) -> Any:
         "give the class a __reduce__ that returns the class and its other arguments (for a class of a library: in a "
         "class of your own that is derived from it); else store what the function needs",
     )
-
-
-def _reduce_singleton(name: str, *_: Any) -> Any:
-    return stored_names.call, (name,)
 
 
 def _reduce_member(name: str, found: enum.Enum, _: Pickler) -> Any:

@@ -24,6 +24,7 @@ import sys
 import types
 from collections.abc import Callable
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from flinkish.common.detach import copies_attributes
@@ -36,7 +37,7 @@ from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.names import data_name
 from flinkish.runtime.stored.pickles import Pickler, dumps_data, loads_data
 from flinkish.runtime.stored.reader import attributes_in, is_attribute, read_value, weight_max
-from flinkish.runtime.stored_names import CONSTRUCTORS
+from flinkish.runtime.stored_names import CONSTRUCTORS, SIGNATURES
 
 #: `json.dumps` would make an encoder for each value.
 _JSON = json.JSONEncoder(ensure_ascii=False)
@@ -69,7 +70,7 @@ def to_text(value: Any, classes: ProgramClasses = NO_CLASSES) -> str:
     """
     try:
         return _JSON.encode(_encode(value, classes, 0))
-    except _TooDeepError:
+    except (_TooDeepError, UnsafeStateError):
         return _JSON.encode(_pickled(value, classes))
 
 
@@ -130,21 +131,13 @@ def _encode(value: Any, classes: ProgramClasses, depth: int) -> Any:
         return {"$tuple": [_encode(item, classes, depth) for item in value]}
     if kind is dict and all(type(key) is str and not key.startswith("$") and is_unicode(key) for key in value):
         return {key: _encode(item, classes, depth) for key, item in value.items()}
-    if kind is dict and not _takes_long(value):
+    if kind is dict:
+        check_keys(list(value))
         pairs = value.items()
         return {"$dict": [[_encode(key, classes, depth), _encode(item, classes, depth)] for key, item in pairs]}
     if kind is Row and not _has_kind(value) and all(type(n) is str and is_unicode(n) for n in _field_names(value)):
         return {"$row": [_field_names(value), [_encode(item, classes, depth) for item in value]]}
     return _pickled(value, classes)
-
-
-def _takes_long(keys: dict[Any, Any]) -> bool:
-    """Whether the reader refuses the keys."""
-    try:
-        check_keys(list(keys))
-    except UnsafeStateError:
-        return True
-    return False
 
 
 def _pickled(value: Any, classes: ProgramClasses) -> dict[str, str]:
@@ -200,6 +193,8 @@ class _Judge(Pickler):
         cls = type(value)
         if cls in _SIMPLE or (cls is datetime and value.tzinfo is None):
             return True
+        if cls is Decimal:
+            return SIGNATURES["decimal:Decimal"]((str(value),))
         if cls not in self.constructors.read_again or not copies_attributes(cls):
             return False
         attributes = vars(value)
@@ -214,26 +209,22 @@ class _Judge(Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """The reduced form of an object that the reader takes."""
-        reduced = super().reducer_override(obj)
-        if reduced is not NotImplemented and reduced[0] is not stored_names.member:
-            self._check(obj, *reduced)
-        return reduced
-
-    def _check(self, obj: Any, function: Any, arguments: Any, state: Any = None, *parts: Any) -> None:
-        cls = type(obj)
-        if function is not stored_names.make:
-            if function is stored_names.call:
-                name, *arguments = arguments
-            else:
-                name = function.__name__ if function in CONSTRUCTORS else data_name(function)
-            check_arguments(name, tuple(arguments))
-        elif cls not in self.constructors.read_again:
-            read_value(dumps_data(obj, self.classes), self.classes)
-            self.constructors.read_again.add(cls)
-        if state is not None and function is stored_names.make:
-            attributes_in(cls, state, defining(cls, "__setstate__"))
-        elif state is not None or any(part is not None for part in parts):
+        reduced, cls = super().reducer_override(obj), type(obj)
+        if reduced is NotImplemented or reduced[0] is stored_names.member:
+            return reduced
+        function, arguments, *more = reduced
+        if function is stored_names.make and more[1:] in ([], [None, None]):
+            if cls not in self.constructors.read_again:
+                read_value(dumps_data(obj, self.classes), self.classes)
+                self.constructors.read_again.add(cls)
+            attributes_in(cls, more[0] if more else None, defining(cls, "__setstate__"))
+        elif any(part is not None for part in more):
             raise ValueError("a container of another class")
+        elif function is stored_names.call:
+            check_arguments(arguments[0], tuple(arguments[1:]))
+        else:
+            check_arguments(function.__name__ if function in CONSTRUCTORS else data_name(function), tuple(arguments))
+        return reduced
 
 
 def decode_json(value: Any, classes: ProgramClasses) -> Any:

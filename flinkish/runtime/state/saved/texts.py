@@ -97,7 +97,8 @@ def _is_deep(key: Any) -> bool:
     """Whether lists and tuples are nested more deeply than those of keys that have a text."""
     level = [key]
     for _ in range(DEPTH_MAX):
-        level = [part for one in level if type(one) in (list, tuple) for part in one]
+        # what occurs often counts once: a list may hold itself
+        level = list({id(part): part for one in level if type(one) in (list, tuple) for part in one}.values())
         if not level:
             return False
     return True

@@ -56,6 +56,9 @@ OF_OTHER_TYPES = {"__index__", "__repr__"}
 class Held:
     """A class of the program."""
 
+    def __repr__(self) -> str:
+        return "Held"
+
 
 class Shared:
     """A class of which there is one instance."""
@@ -76,12 +79,21 @@ class Words(list[Any]):
     pass
 
 
+class Keyed:
+    """A class whose instances are keys by what they hold."""
+
+    def __hash__(self) -> int:
+        return hash(self.__dict__["name"])
+
+
 @pytest.fixture(scope="module")
 def program() -> ProgramClasses:
     return ProgramClasses.of_this_process()
 
 
-HELD = f"{__name__}:Held"
+HELD, KEYED = f"{__name__}:Held", f"{__name__}:Keyed"
+IN_ITSELF: Any = ([],)
+IN_ITSELF[0].append(IN_ITSELF)
 #: A prime: all multiples of it have the hash 0.
 PRIME = 2**61 - 1
 RANGE = called("builtins:range", 0, 10**11, 1)
@@ -145,6 +157,11 @@ REFUSED: dict[str, Any] = {
     "a Fraction of long integers": called("fractions:Fraction", 1, 10**100_000),
     "a Fraction with an exponent": called("fractions:Fraction", "1e999999999"),
     "a bytearray of a number": called("builtins:bytearray", 10**11),
+    "a UUID without a number": with_state(own("make", "uuid:UUID"), {}),
+    "a UUID of nothing": own("make", "uuid:UUID"),
+    "an Instant of nothing": own("make", "flinkish.common.time:Instant"),
+    "an Instant without its nanoseconds": with_state(own("make", "flinkish.common.time:Instant"), {"seconds": 1}),
+    "a map of nothing": own("make", "collections:UserDict"),
     "a UUID of a long number": with_state(own("make", "uuid:UUID"), {"int": 1 << 200_000}),
     "flags of a long number": own("member", f"{__name__}:Rights", 1 << 200_000),
     "a window of texts": called("flinkish.core.window.window:TimeWindow", "a", "b"),
@@ -183,9 +200,11 @@ REFUSED: dict[str, Any] = {
     "depth by what is remembered": nested_by_memo(100_000),
     "depth of lists": Opcodes(pickle.EMPTY_LIST * 200_000 + pickle.APPEND * 199_999),
     "a key of many levels": set_of(nested_by_memo(900)),
-    "a list in itself": with_elements(remembered(pushed([])), got(0)),
-    "a dictionary in itself": with_items(remembered(pushed({})), [("a", got(0))]),
-    "an object in itself": with_state(remembered(own("make", HELD)), {"me": got(0)}),
+    "a tuple in itself": Opcodes(pickle.dumps(IN_ITSELF, 5)[2:-1]),
+    "an object among its elements": with_state(remembered(own("make", KEYED)), {"me": set_of(got(0)), "name": "x"}),
+    "an object among its keys": with_state(
+        remembered(own("make", KEYED)), {"name": "x", "me": with_items(pushed({}), [(got(0), None)])}
+    ),
     "a key that is in its object": with_state(remembered(own("make", HELD)), {"me": set_of((got(0),))}),
     # --- what occurs often
     "tuples of shared tuples in a set": set_of(doubled(tuple)),
@@ -257,8 +276,25 @@ def test_what_a_text_takes_and_changes_is_bounded_before_it_is_built(program: Pr
     hold(check, zip(REFUSED, said, strict=True))
 
 
+class Shown(str):
+    """What a value is shown as."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 #: What is read, and takes little, though it looks like what is refused.
 READ: dict[str, tuple[Any, Any]] = {
+    "a list in itself": (with_elements(remembered(pushed([])), got(0), got(0)), Shown("[[...], [...]]")),
+    "a dictionary in itself": (with_items(remembered(pushed({})), [("a", got(0))]), Shown("{'a': {...}}")),
+    "a deque in what it holds": (
+        with_elements(remembered(pushed([])), with_elements(called(BIG), got(0))),
+        Shown("[deque([[...]])]"),
+    ),
+    "an object that is found by itself": (
+        with_elements(pushed([]), with_state(remembered(own("make", HELD)), {"me": set_of(got(0)), "a": 1})),
+        Shown("[Held]"),
+    ),
     "a range": (RANGE, range(10**11)),
     "a range in an array of objects": (own("objects", (1,), [RANGE]), [range(10**11)]),
     "lists in an array of objects": (own("objects", (2,), [[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
@@ -548,7 +584,7 @@ def _often() -> Any:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: _child(Node), "a Node cannot be a text of a savepoint: it holds itself"),
+        (lambda: IN_ITSELF, "a tuple cannot be a text of a savepoint: it holds itself among what it is made of"),
         (_often, "a SimpleNamespace cannot be a text of a savepoint: it has parts that together occur"),
         (Bag, "a Bag cannot be stored: its __reduce__ returns items, but it is no list and no dict"),
     ],
@@ -562,8 +598,9 @@ def test_what_no_text_can_hold_is_refused_when_it_is_written(
         to_savepoint_row("u7", StateRow("carts", "value", None, "k", make()), program)
 
 
-def test_a_tree_that_leaves_out_its_references_back_is_written_and_read(program: ProgramClasses) -> None:
-    read = from_text(to_text(_child(Tree), program), "", program)
+@pytest.mark.parametrize("kind", [Node, Tree])
+def test_a_tree_with_references_back_is_written_and_read(kind: type[Node], program: ProgramClasses) -> None:
+    read = from_text(to_text(_child(kind), program), "", program)
     assert read.children[0].parent is read
 
 

@@ -17,7 +17,7 @@ from tests.support.written_opcodes import Opcodes, called, got, pushed, remember
 
 DEEP = Opcodes(pickle.NONE + pickle.TUPLE1 * 20_000)
 LISTS = Opcodes(pickle.EMPTY_LIST * 990 + pickle.APPEND * 989)
-CYCLE = with_elements(remembered(pushed([])), got(0))
+CYCLE = with_elements(remembered(pushed([])), got(0), got(0))
 
 
 def reader(
@@ -137,7 +137,7 @@ BAD_TEXTS: dict[str, tuple[dict[str, str], str]] = {
     "a key that is a long integer": ({"key": savepoint_text(1 << 200_000)}, "200,001 bits in a key"),
     "a namespace without a hash": ({"namespace": "[1]"}, "cannot be a key: unhashable"),
     "a value that needs more memory than there is": ({"value": savepoint_text(DEEP)}, "nested more than 1000 levels"),
-    "a value that holds itself": ({"value": savepoint_text(CYCLE)}, "holds itself"),
+    "a key that holds itself": ({"key": savepoint_text(CYCLE)}, "nested too deeply"),
     "a value of no known opcode": ({"value": '{"$pickle": "gAUB"}'}, "opcode"),
     "a value whose making fails": ({"value": savepoint_text(called("datetime:date", b"1"))}, "is not a value"),
 }
