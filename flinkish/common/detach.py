@@ -220,8 +220,9 @@ def _copied_otherwise(value: Any, memo: _Memo) -> Any:
     except Exception:
         # what cannot be copied could not be sent to another process either
         return value
-    # a class of Python's may say that it needs no copy, which only its author knows
-    return _copied_by_pickle(value, memo) if copied is value and type(value).__flags__ & HEAP_TYPE else copied
+    # a class of Python's may say that it needs no copy, which only its author knows, or copy the class it is derived from
+    same = copied is value or type(copied) is not type(value)
+    return _copied_by_pickle(value, memo) if same and type(value).__flags__ & HEAP_TYPE else copied
 
 
 def _copied_with_attributes(value: Any, memo: _Memo) -> Any:

@@ -13,6 +13,7 @@ are never lent, so state of numbers, texts and tuples of them costs nothing.
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Hashable, Iterable
 from operator import is_
 from typing import TYPE_CHECKING, Any
@@ -250,7 +251,10 @@ def differs(own: Any, lent: Any) -> bool:
     try:
         if own.__class__ is dict and lent.__class__ is dict and all(map(is_, own.values(), lent.values())):
             return len(own) != len(lent) or not all(map(is_, own, lent))
-        return _differs(own, lent)
+        try:
+            return _differs(own, lent)
+        except RecursionError:  # it may hold itself
+            return pickle.dumps(own, 5) != pickle.dumps(lent, 5)
     except Exception:
         return True
 
@@ -287,7 +291,7 @@ def _remade_differ(own: Any, lent: Any) -> bool:
     cls = own.__class__
     if cls is not lent.__class__:
         return True
-    if cls in (str, bytes, int):
+    if cls in (str, bytes, int, float, complex):
         return bool(own != lent)
     if cls is dict:
         own, lent = list(own.items()), list(lent.items())
