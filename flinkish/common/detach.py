@@ -220,7 +220,7 @@ def _copied_otherwise(value: Any, memo: _Memo) -> Any:
     except Exception:
         # what cannot be copied could not be sent to another process either
         return value
-    # a class of Python's may say that it needs no copy, which only its author knows, or copy the class it is derived from
+    # a class of Python's may say that it needs no copy, which only its author knows, or copy as its own a derived one
     same = copied is value or type(copied) is not type(value)
     return _copied_by_pickle(value, memo) if same and type(value).__flags__ & HEAP_TYPE else copied
 

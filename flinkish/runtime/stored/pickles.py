@@ -32,16 +32,9 @@ from itertools import accumulate, repeat
 from typing import Any
 
 from flinkish.common.types import Row
-from flinkish.errors import (
-    CorruptStateError,
-    FlinkishError,
-    IncompatibleJobError,
-    StoredClassError,
-    UnsafeStateError,
-    message_of,
-)
+from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError, UnsafeStateError
 from flinkish.runtime import stored_names
-from flinkish.runtime.stored.calls import Constructors, check_arguments, constructors_of, data_base
+from flinkish.runtime.stored.calls import Constructors, check_arguments, constructors_of, data_base, defining
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses, dotted, stored_name
 from flinkish.runtime.stored.names import data_name
 from flinkish.runtime.stored.reader import Unpickler, read_value
@@ -103,14 +96,8 @@ def _check_version(data: bytes, version: int, what: str, where: str) -> None:
     )
 
 
-def loads_data(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
-    """Decode a pickle without a mark, as the texts of savepoints hold it, with the reader for what anybody may have
-    written (`reader`). Raises what `loads` raises, except that errors for damaged data are not converted."""
-    return read_value(pickled, classes)
-
-
 def dumps_data(value: Any, classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The inverse of `loads_data`. Raises what `dumps` raises."""
+    """A pickle without a mark, as the texts of savepoints hold it, for `read_value`. Raises what `dumps` raises."""
     stream = io.BytesIO()
     pickler = Pickler(stream, classes)
     try:
@@ -139,7 +126,7 @@ def _read_again(value: Any, data: bytes, classes: ProgramClasses) -> None:
 def unreadable(value: Any, why: Exception) -> StoredClassError:
     """The error for a value that its reader would refuse."""
     return StoredClassError(
-        f"a {type(value).__qualname__} could not be read again: {message_of(why)}",
+        f"a {type(value).__qualname__} could not be read again: {getattr(why, 'what', why)}",
         expected="data, and instances of the program's classes that are made again by what they are pickled to",
         hint="change how its class is pickled (__reduce__, __getstate__, __setstate__), or store what it consists of",
     )
@@ -440,7 +427,7 @@ def _by_names(obj: Any, reduced: Any, pickler: Pickler) -> Any:
         except BaseException:
             known.discard(way)
             raise
-    if not pickler.fast and cls.__hash__ is not object.__hash__ and state is not None:
+    if not pickler.fast and state is not None and defining(cls, "__hash__") is not None:
         # in a key of what it holds itself it is hashed too early
         pickler.may_lack |= type(state) is not dict or not stored_names.ATOMS.issuperset(map(type, state.values()))
     return named
@@ -550,18 +537,15 @@ def _reduce_array(found: Any, _: Pickler) -> Any:
 
 
 def _reduce_scalar(found: Any, _: Pickler) -> Any:
-    return stored_names.scalar, (_layout(found.dtype, type(found)), found.tobytes())
+    return stored_names.scalar, (_layout(found.dtype, found.dtype.type), found.tobytes())
 
 
 @lru_cache(1_000)
-def _layout(dtype: Any, kind: type) -> Any:
+def _layout(dtype: Any, kind: Any) -> Any:
     """The layout that makes the dtype again, whose scalars are of this class."""
     layout = dtype.str if dtype.names is None else dtype.descr
     made = None if dtype.hasobject else stored_names.checked_dtype(layout)
     if made is None or made != dtype or made.type is not kind:
-        raise StoredClassError(
-            f"numpy values of {dtype} cannot be stored: their layout does not say all of it",
-            expected="layouts of numbers and texts, without padding, offsets, objects or a class of their own",
-            hint="convert it (astype), or store a list or tuples",
-        )
+        expected = "layouts of numbers and texts, without padding, offsets, objects or a class of their own"
+        raise StoredClassError(f"numpy values of {dtype} cannot be stored", expected=expected, hint="store tuples")
     return layout

@@ -30,7 +30,7 @@ from flinkish.runtime.stored.calls import (
     defining,
     keeps_attributes,
 )
-from flinkish.runtime.stored.classes import ProgramClasses
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.names import CALLABLE, DATA_NAMES
 from flinkish.runtime.stored.opcodes import (
     FORMER,
@@ -60,7 +60,7 @@ WEIGHT_MIN, WEIGHT_PER_BYTE = 1 << 14, 64
 HASHED_WEIGHT_MAX, HASHED_DEPTH_MAX = 1 << 20, 100
 
 
-def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
+def read_value(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
     """The value of a pickle that `pickles.dumps_data` has written.
 
     Raises:
@@ -185,7 +185,7 @@ def _dict_of(pairs: Sequence[Any]) -> dict[Any, Any]:
 def _keys(parts: Sequence[Any]) -> list[Any]:
     """Values that are hashed, by what they are and not by what they will hold."""
     for part in parts:
-        if type(part) in NODES and part.recurs and type(part.value).__hash__ is not object.__hash__:
+        if type(part) in NODES and part.recurs and defining(type(part.value), "__hash__"):
             raise refused("has a key that holds itself")
     keys = _values(parts)
     check_keys(keys)

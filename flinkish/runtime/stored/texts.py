@@ -10,7 +10,7 @@ tagged pickle of data (`pickles`).
     {"$row": [["id"], [1]]}             a Row of kind INSERT: its field names (or []) and its values
     {"$pickle": "gASV..."}              anything else
 
-Rule: every value has a text, unless it holds itself, or becomes too large where each of its parts counts as often as it
+Rule: every value has a text, unless `read_value` would refuse it, as what is too large where each part counts as often as it
 occurs; and every text is UTF-8. So a text that holds half of a surrogate pair, which Python allows and UTF-8 does not,
 is pickled. So is a number with more digits than every Python process reads, and a value that is nested so deeply that
 JSON could not be read back.
@@ -30,12 +30,12 @@ from typing import Any
 from flinkish.common.detach import copies_attributes
 from flinkish.common.types import Row
 from flinkish.core.window.window import TimeWindow
-from flinkish.errors import FlinkishError, SavepointError, StoredClassError, UnsafeStateError, message_of
+from flinkish.errors import FlinkishError, SavepointError, StoredClassError, UnsafeStateError
 from flinkish.runtime import stored_names
 from flinkish.runtime.stored.calls import are_short, check_arguments, check_keys, defining
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.names import data_name
-from flinkish.runtime.stored.pickles import Pickler, dumps_data, loads_data
+from flinkish.runtime.stored.pickles import Pickler, dumps_data
 from flinkish.runtime.stored.reader import attributes_in, is_attribute, read_value, weight_max
 from flinkish.runtime.stored_names import CONSTRUCTORS, SIGNATURES
 
@@ -145,10 +145,10 @@ def _pickled(value: Any, classes: ProgramClasses) -> dict[str, str]:
 
 
 def _dumps_readable(value: Any, classes: ProgramClasses) -> bytes:
-    """`dumps_data` for texts, of which `loads_data` takes only what is bounded.
+    """`dumps_data` for texts, of which `read_value` takes only what is bounded.
 
     Raises:
-        StoredClassError: the value holds itself, or is too large if each of its objects counts as often as it occurs.
+        StoredClassError: it would be refused, as what is too large if each part counts as often as it occurs.
     """
     data = dumps_data(value, classes)
     judge = _Judge(_Bounded(weight_max(len(data))), classes)
@@ -161,7 +161,7 @@ def _dumps_readable(value: Any, classes: ProgramClasses) -> bytes:
                 read_value(data, classes)
             except Exception as error:
                 raise StoredClassError(
-                    f"a {type(value).__qualname__} cannot be a text of a savepoint: {message_of(error)}",
+                    f"a {type(value).__qualname__} cannot be a text of a savepoint: {getattr(error, 'what', error)}",
                     expected="values that hold little more than once, and do not hold themselves in a tuple or a key",
                     hint="leave a reference back out in __getstate__, and set it in __setstate__ of what it leads to",
                 ) from None
@@ -223,7 +223,9 @@ class _Judge(Pickler):
         elif function is stored_names.call:
             check_arguments(arguments[0], tuple(arguments[1:]))
         else:
-            check_arguments(function.__name__ if function in CONSTRUCTORS else data_name(function), tuple(arguments))
+            check_arguments(
+                function.__name__ if function in CONSTRUCTORS else data_name(function) or "", tuple(arguments)
+            )
         return reduced
 
 
@@ -268,5 +270,5 @@ _DECODERS: dict[str, Callable[[Any, ProgramClasses], Any]] = {
     "$tuple": lambda content, classes: tuple(decode_json(item, classes) for item in content),
     "$dict": _decode_dict,
     "$row": _decode_row,
-    "$pickle": lambda content, classes: loads_data(base64.b64decode(content), classes),
+    "$pickle": lambda content, classes: read_value(base64.b64decode(content), classes),
 }

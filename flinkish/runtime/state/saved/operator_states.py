@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flinkish.errors import CorruptStateError, StoredClassError
+from flinkish.errors import CorruptStateError, FlinkishError, StoredClassError, message_of
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
@@ -170,13 +170,13 @@ class StoredOperatorStates:
     def _encoded(self, state_id: StateId, value: Any) -> bytes:
         try:
             return dumps(value, FORMAT_VERSION, self._classes)
-        except StoredClassError as error:
+        except Exception as error:
             uid, kind, name = state_id
             raise StoredClassError(
-                f"{kind} state {name!r}: {error.what}",
+                f"{kind} state {name!r}: {error.what if isinstance(error, FlinkishError) else message_of(error)}",
                 where=f"operator uid {uid}",
-                expected=error.expected,
-                hint=error.hint,
+                expected=getattr(error, "expected", "values that can be pickled"),
+                hint=getattr(error, "hint", ""),
             ) from error
 
     def _set(self, state_id: StateId, data: bytes) -> None:

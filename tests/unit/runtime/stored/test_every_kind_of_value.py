@@ -3,8 +3,8 @@ values are stored."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ import pytest
 
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.accumulators import ListAccumulator
-from flinkish.common.time import Instant
 from flinkish.core.time import TimeDomain
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction, KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from flinkish.errors import FlinkishError, StoredClassError, TypeMismatchError, UnsafeStateError
+from flinkish.errors import FlinkishError, StoredClassError, TypeMismatchError
 from flinkish.runtime.job.accumulators import decode_accumulators, encode_accumulators
 from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.operators.source_and_sink import decode_committables, encode_committables
@@ -42,11 +41,11 @@ from flinkish.runtime.state.timer_queue import StoredTimers
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.column_pickles import dumps_columns
 from flinkish.runtime.stored.pickles import dumps, loads, loads_all
-from flinkish.runtime.stored.texts import from_text, to_text
+from flinkish.runtime.stored.texts import to_text
 from flinkish.testing import End, Pause, ProgramTestHarness, TestingSink, TestingSource
-from tests.support import kinds_of_values
-from tests.support.kinds_of_values import VALUES, content
 from tests.support.rows import hold
+from tests.unit.runtime.stored import kinds_of_values
+from tests.unit.runtime.stored.kinds_of_values import VALUES, content
 
 PROGRAM = ProgramClasses(modules=frozenset({kinds_of_values.__name__}))
 IN_FILES = StoredState(classes=PROGRAM)
@@ -86,7 +85,9 @@ PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "list state": (
         lambda value: keyed((0, [value]), "list"), lambda data: next(stored_rows(data, None, "", PROGRAM)).value[0]
     ),
-    "keyed state in files": (lambda value: IN_FILES.encoded([value, 1]), lambda data: IN_FILES.decoded(data.to_pylist())[0]),
+    "keyed state in files": (
+        lambda value: IN_FILES.encoded([value, 1]), lambda data: IN_FILES.decoded(data.to_pylist())[0]
+    ),
     "column of a table": (
         lambda value: dumps_columns(tuple, [[value, 1]], 2, PROGRAM),
         lambda data: loads_all(data.to_pylist(), "it", "", PROGRAM)[0][0],
@@ -95,7 +96,8 @@ PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda value: of_operator(lambda state: state.put("s", value)), lambda data: in_operator(data, "operator")
     ),
     "broadcast state": (
-        lambda value: of_operator(lambda state: broadcast(state, value)), lambda data: in_operator(data, "broadcast")["k"]
+        lambda value: of_operator(lambda state: broadcast(state, value)),
+        lambda data: in_operator(data, "broadcast")["k"],
     ),
     "list of operator state": (
         lambda value: of_operator(lambda state: state.set_list("operator_list", "s", [], [value])),
@@ -129,7 +131,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda data: from_savepoint_row(data, PROGRAM)[1].value,
     ),
     "column of a savepoint": (
-        lambda value: to_savepoint_columns("u", StateColumns("s", "value", [None] * 2, ["k", "l"], [value, 1]), PROGRAM),
+        lambda value: to_savepoint_columns("u", StateColumns("s", "value", [None] * 2, ["k"] * 2, [value, 1]), PROGRAM),
         lambda data: from_savepoint_columns(data, PROGRAM).values[0],
     ),
 }  # fmt: skip
@@ -142,6 +144,10 @@ def timer(key: Any, namespace: Any = None) -> bytes | None:
     )
 
 
+def in_files(ids: list[bytes]) -> Any:
+    return IN_FILES.decoded_groups(pa.array(ids, pa.large_binary()))[0]
+
+
 #: The same for what is hashed: keys and namespaces.
 PLACES_OF_KEYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "key": (lambda key: keyed(1, key=key), lambda data: next(stored_rows(data, None, "", PROGRAM)).key),
@@ -149,14 +155,15 @@ PLACES_OF_KEYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda key: keyed(1, namespace=key), lambda data: next(stored_rows(data, None, "", PROGRAM)).namespace
     ),
     "key in files": (
-        lambda key: IN_FILES.ids([None], [key, "k"]), lambda data: IN_FILES.decoded_groups(pa.array(data, pa.large_binary()))[0][1]
+        lambda key: IN_FILES.ids([None], [key, "k"]), lambda data: in_files(data)[1]
     ),
     "namespace in files": (
-        lambda key: IN_FILES.ids([key], ["k"] * 20), lambda data: IN_FILES.decoded_groups(pa.array(data, pa.large_binary()))[0][0]
+        lambda key: IN_FILES.ids([key], ["k"] * 20), lambda data: in_files(data)[0]
     ),
     "key of a timer": (timer, lambda data: KeyedBody.decode(data, "", PROGRAM).timers["t"].runs["EVENT_TIME"][0][2][0]),
     "namespace of a timer": (
-        lambda key: timer("k", key), lambda data: KeyedBody.decode(data, "", PROGRAM).timers["t"].runs["EVENT_TIME"][0][1]
+        lambda key: timer("k", key),
+        lambda data: KeyedBody.decode(data, "", PROGRAM).timers["t"].runs["EVENT_TIME"][0][1],
     ),
     "key of a row of a savepoint": (
         lambda key: to_savepoint_row("u", StateRow("s", "value", key, key, 1), PROGRAM),
@@ -164,16 +171,16 @@ PLACES_OF_KEYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ),
 }  # fmt: skip
 
-#: Values of which the others show nothing new, so they are written to each place in the nightly run alone.
-MANY = {"many", "large", "often", "deeply"}
-
 
 def outcomes(place: str, of: dict[str, Any] = PLACES) -> dict[str, str]:
     """Kind of value -> what becomes of one in a place."""
     write, read = of[place]
     found = {}
     for kind, make in VALUES.items():
-        value = make()
+        try:
+            value = make()
+        except Exception:
+            continue  # another version of Python or of a library does not have it
         if of is PLACES_OF_KEYS and (not hashable(value) or type(value) in (list, tuple)):
             continue
         try:
@@ -201,16 +208,7 @@ def wrong(found: dict[str, str]) -> dict[str, str]:
     return {kind: outcome for kind, outcome in found.items() if outcome not in ("refused", "equal")}
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        pytest.param(
-            place,
-            marks=() if place in ("keyed state", "keyed state in files", "row of a savepoint") else pytest.mark.nightly,
-        )
-        for place in PLACES
-    ],
-)
+@pytest.mark.parametrize("place", PLACES)
 def test_a_value_is_refused_when_it_is_stored_or_equal_when_it_is_read(place: str) -> None:
     found = outcomes(place)
     assert len(found) > 550 and wrong(found) == {}
@@ -219,9 +217,7 @@ def test_a_value_is_refused_when_it_is_stored_or_equal_when_it_is_read(place: st
     assert {"Ellipsis", "NotImplemented", "holds itself: tree", "holds itself: dataclass", "UUID"} <= set(read)
 
 
-@pytest.mark.parametrize(
-    "place", [pytest.param(place, marks=() if place == "key" else pytest.mark.nightly) for place in PLACES_OF_KEYS]
-)
+@pytest.mark.parametrize("place", PLACES_OF_KEYS)
 def test_a_key_is_refused_when_it_is_stored_or_equal_when_it_is_read(place: str) -> None:
     found = outcomes(place, PLACES_OF_KEYS)
     assert wrong(found) == {} and list(found.values()).count("equal") >= 100
@@ -232,7 +228,7 @@ def test_what_is_refused_in_one_place_is_refused_in_all_that_hold_the_state_of_t
     refused = {
         "lambda": StoredClassError,
         "object with a list as its state": StoredClassError,
-        "lock": (TypeError, TypeMismatchError),
+        "lock": (TypeError, TypeMismatchError, StoredClassError),
     }
 
     def check(place: str, kind: str) -> None:
@@ -259,19 +255,6 @@ def test_a_class_whose_first_object_is_fine_may_still_hold_itself_where_it_is_ha
     for _ in range(2):
         with pytest.raises(StoredClassError, match="has no attribute 'name'"):
             dumps(VALUES["holds itself: keyed by content"](), 2, PROGRAM)
-
-
-@pytest.mark.parametrize(
-    "made", [lambda: uuid.UUID(int=7), lambda: kinds_of_values.OwnUUID(int=7), lambda: Instant(1, 2)]
-)
-def test_a_stored_object_of_data_that_lacks_what_it_consists_of_is_refused(made: Callable[[], Any]) -> None:
-    """Its methods would fail later, with an AttributeError."""
-    value = made()
-    for state in ({}, None):
-        damaged = type("Damaged", (), {"__module__": type(value).__module__, "__qualname__": type(value).__qualname__})
-        damaged.__reduce__ = lambda self, state=state: (kinds_of_values.copyreg.__newobj__, (type(value),), state)  # type: ignore[attr-defined,method-assign]
-        with pytest.raises((UnsafeStateError, StoredClassError)):
-            from_text(to_text(damaged(), PROGRAM), "row 7", PROGRAM)
 
 
 # --------------------------------------------------------------------------------------------------- in a program
@@ -335,6 +318,7 @@ def program(
     return env, kept, both
 
 
+@cache
 def storable() -> list[str]:
     found = []
     for name, make in VALUES.items():

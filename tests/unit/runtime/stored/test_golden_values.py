@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from flinkish.runtime.stored.names import DATA_NAMES
-from flinkish.runtime.stored.pickles import dumps_all, dumps_data, loads, loads_all, loads_data
+from flinkish.runtime.stored.pickles import dumps_all, dumps_data, loads, loads_all
+from flinkish.runtime.stored.reader import read_value
 from tests.golden.values import PROGRAM, content, of_data, of_program
 from tests.golden.write import VALUES
 from tests.support.processes import python_path
@@ -43,8 +44,8 @@ def test_a_value_of_a_release_is_read_by_each_reader() -> None:
         alone, in_a_column = FORMS[name]["alone"], FORMS[name]["in a column"]
         read = [
             loads(b"\xf1\x03" + alone, 3, "a value", classes=PROGRAM),
-            loads_data(alone, PROGRAM),
-            loads_data(in_a_column, PROGRAM),
+            read_value(alone, PROGRAM),
+            read_value(in_a_column, PROGRAM),
             *loads_all([in_a_column], classes=PROGRAM),
         ]
         for value in read:

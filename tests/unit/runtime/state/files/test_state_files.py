@@ -16,7 +16,8 @@ from flinkish.runtime.state.files.compaction import StateFiles
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.rows import NO_TIME, PUT, RowsBuilder
-from flinkish.runtime.stored.pickles import dumps_data, loads_data
+from flinkish.runtime.stored.pickles import dumps_data
+from flinkish.runtime.stored.reader import read_value
 from tests.support.profiles import examples
 from tests.unit.runtime.state.files.support import Model, encoded, same_value, small_files
 
@@ -51,7 +52,7 @@ def run_epoch(files: StateFiles, held: FileSet, model: Model, epoch: int, work: 
         budget = 1 if compacting == "little" else None
         held = files.compact(held, epoch, budget_bytes=budget, sweep=compacting == "sweep")
     # what travels from epoch to epoch is plain data
-    return FileSet.decode(loads_data(dumps_data(held.encode())))
+    return FileSet.decode(read_value(dumps_data(held.encode())))
 
 
 def check_lookups(files: StateFiles, held: FileSet, model: Model) -> None:

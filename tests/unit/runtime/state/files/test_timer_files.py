@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.timer_files import NONE_FIRED, TimerChanges, TimerFiles, TimerQueueName, TimerSets
-from flinkish.runtime.stored.pickles import dumps_data, loads_data
+from flinkish.runtime.stored.pickles import dumps_data
+from flinkish.runtime.stored.reader import read_value
 from tests.support.profiles import examples
 from tests.unit.runtime.state.files.support import encoded, few_hashes, same_value, small_files
 
@@ -88,7 +89,7 @@ def check(files: TimerFiles, sets: TimerSets, model: TimerModel) -> None:
             if timestamp > fired:
                 batches = list(files.at(sets, queue, timestamp, batch_rows=2))
                 assert all(len(batch) <= 2 for batch in batches)
-                assert [loads_data(id_) for batch in batches for id_ in batch] == live.get(timestamp, [])
+                assert [read_value(id_) for batch in batches for id_ in batch] == live.get(timestamp, [])
             there = files.contains(
                 sets, queue, fired, [timestamp] * len(KEYS), model.hashes(KEYS), list(map(encoded, KEYS))
             )
@@ -96,7 +97,7 @@ def check(files: TimerFiles, sets: TimerSets, model: TimerModel) -> None:
         scanned: dict[int, list[tuple[int, Any]]] = {}
         for batch in files.scan(sets, queue, fired):
             for timestamp, id_, sequence in zip(batch.timestamps_ms, batch.ids, batch.sequences):
-                scanned.setdefault(timestamp, []).append((sequence, loads_data(id_)))
+                scanned.setdefault(timestamp, []).append((sequence, read_value(id_)))
         assert list(scanned) == list(live)
         assert {at: [key for _, key in sorted(timers, key=lambda t: t[0])] for at, timers in scanned.items()} == live
 
@@ -114,7 +115,7 @@ def test_timers_in_files_are_those_of_a_dict_and_fire_in_its_order(work: list[An
                 model.fire(fire)
             if compacting:
                 sets = files.compact(sets, model.fired, epoch)
-            sets = TimerSets.decode(loads_data(dumps_data(sets.encode())))
+            sets = TimerSets.decode(read_value(dumps_data(sets.encode())))
             check(files, sets, model)
 
 

@@ -9,6 +9,7 @@ import abc
 import array
 import ast
 import asyncio
+import builtins
 import collections
 import collections.abc
 import contextvars
@@ -171,7 +172,7 @@ class Colour(enum.Enum):
     RED = 1
     CRIMSON = 1
     GREEN = ("green", 2)
-    BLUE = enum.auto()
+    BLUE = 3
 
     def text(self) -> str:
         """A method of members."""
@@ -344,7 +345,11 @@ class OwnOSError(OSError):
     """An error of the system."""
 
 
-class OwnGroup(ExceptionGroup if sys.version_info >= (3, 11) else Exception):  # type: ignore[misc]
+#: Python 3.10 has none.
+Group: Any = getattr(builtins, "ExceptionGroup", Exception)
+
+
+class OwnGroup(Group):  # type: ignore[misc]
     """A group of errors."""
 
 
@@ -1114,8 +1119,8 @@ _ERRORS: dict[str, Callable[[], Any]] = {
     "UnicodeDecodeError": lambda: UnicodeDecodeError("utf-8", b"xx", 0, 1, "bad"),
     "UnicodeEncodeError with a range that is none": lambda: UnicodeEncodeError("utf-8", "xx", 5, -1, "bad"),
     "UnicodeDecodeError of a bytearray": lambda: UnicodeDecodeError("utf-8", bytearray(b"xx"), 0, 1, "bad"),
-    "ExceptionGroup": lambda: ExceptionGroup("g", [ValueError(1)]),
-    "ExceptionGroup of a tuple": lambda: ExceptionGroup("g", (ValueError(1), TypeError())),
+    "ExceptionGroup": lambda: Group("g", [ValueError(1)]),
+    "ExceptionGroup of a tuple": lambda: Group("g", (ValueError(1), TypeError())),
     "error with a class": lambda: TypeError(int),
     "error with a function": lambda: TypeError(len),
     "error with an error": lambda: ValueError(ValueError("a")),
@@ -1245,7 +1250,7 @@ _RESOURCES: dict[str, Callable[[], Any]] = {
 _OF_NUMPY: dict[str, Callable[[], Any]] = {
     **{
         f"numpy.{name}": functools.partial(getattr(np, name), 1)
-        for name in "int8 uint16 int32 int64 uint64 float16 float32 float64 longdouble complex64 complex128 bool_".split()
+        for name in "int8 uint16 int64 uint64 float16 float32 float64 longdouble complex64 complex128 bool_".split()
     },
     "numpy float64 nan": lambda: np.float64("nan"),
     "numpy.longdouble of many digits": lambda: np.longdouble(1) / 3,
