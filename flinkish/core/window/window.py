@@ -146,7 +146,7 @@ class TimeWindow(Window):
         return hash((self.start, self.end))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (TimeWindow, (self.start, self.end))
+        return (type(self), (self.start, self.end))
 
     def __repr__(self) -> str:
         return f"TimeWindow(start={self.start}, end={self.end})"
@@ -176,7 +176,7 @@ class CountWindow(Window):
         return hash(("CountWindow", self.id))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (CountWindow, (self.id,))
+        return (type(self), (self.id,))
 
     def __repr__(self) -> str:
         return f"CountWindow(id={self.id})"

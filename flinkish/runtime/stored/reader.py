@@ -111,7 +111,9 @@ def _judged(pickled: bytes, constructors: Constructors) -> tuple[Any, list[Node]
                     if part.depth == NEW:
                         todo.append(part)
                     elif not part.recurs:
-                        if not _can_be_made_empty(part):
+                        # what it is made of is not there yet
+                        made_of = set(map(type, part.parts)) - {NameNode} if type(part) is ObjectNode else ()
+                        if type(part) not in _FILLERS or not NODES.isdisjoint(made_of):
                             raise refused("holds itself among what it is made of")
                         part.recurs = True
                         recurring.append(part)
@@ -121,12 +123,6 @@ def _judged(pickled: bytes, constructors: Constructors) -> tuple[Any, list[Node]
             _measure(node, at_most)
             nodes.append(node)
     return root, nodes, recurring
-
-
-def _can_be_made_empty(node: Node) -> bool:
-    if type(node) is ObjectNode:
-        return all(type(part) is NameNode or type(part) not in NODES for part in node.parts)
-    return type(node) in _FILLERS
 
 
 def _measure(node: Node, at_most: int | None) -> None:
@@ -246,12 +242,8 @@ def _set_state(made: Any, state: Any) -> None:
 
 
 def attributes_in(cls: type, state: Any, setter: type | None) -> tuple[Any, Any]:
-    """The attributes in the state of an object, those with a dictionary and those in slots; (None, None): its class
-    sets the state itself. ``setter``: the class that defines ``__setstate__``.
-
-    Raises:
-        UnsafeStateError: they are not attributes that a text may give to an object.
-    """
+    """The attributes in the state of an object, in its dictionary and in slots, which a text may give to it. None: its
+    class sets the state itself. ``setter``: the class that defines ``__setstate__``. Raises UnsafeStateError."""
     if setter is UUID and not _is_state_of_uuid(state):
         raise refused("has a UUID that is no number of 128 bits")
     if setter is not None and setter is not BaseException:

@@ -10,10 +10,10 @@ tagged pickle of data (`pickles`).
     {"$row": [["id"], [1]]}             a Row of kind INSERT: its field names (or []) and its values
     {"$pickle": "gASV..."}              anything else
 
-Rule: every value has a text, unless `read_value` would refuse it, as what is too large where each part counts as often as it
-occurs; and every text is UTF-8. So a text that holds half of a surrogate pair, which Python allows and UTF-8 does not,
-is pickled. So is a number with more digits than every Python process reads, and a value that is nested so deeply that
-JSON could not be read back.
+Rule: every value has a text, unless `read_value` would refuse it, as what is too large where each part counts as often
+as it occurs; and every text is UTF-8. So a text that holds half of a surrogate pair, which Python allows and UTF-8 does
+not, is pickled. So is a number with more digits than every Python process reads, and a value that is nested so deeply
+that JSON could not be read back.
 """
 
 from __future__ import annotations
@@ -220,12 +220,11 @@ class _Judge(Pickler):
             attributes_in(cls, more[0] if more else None, defining(cls, "__setstate__"))
         elif any(part is not None for part in more):
             raise ValueError("a container of another class")
-        elif function is stored_names.call:
-            check_arguments(arguments[0], tuple(arguments[1:]))
         else:
-            check_arguments(
-                function.__name__ if function in CONSTRUCTORS else data_name(function) or "", tuple(arguments)
-            )
+            name = function.__name__ if function in CONSTRUCTORS else data_name(function) or ""
+            if function is stored_names.call:
+                name, *arguments = arguments
+            check_arguments(name, tuple(arguments))
         return reduced
 
 

@@ -170,7 +170,7 @@ class Colour(enum.Enum):
     """An enum."""
 
     RED = 1
-    CRIMSON = 1
+    CRIMSON = 1  # noqa: PIE796 - another name of the same member
     GREEN = ("green", 2)
     BLUE = 3
 
