@@ -427,7 +427,7 @@ def _by_names(obj: Any, reduced: Any, pickler: Pickler) -> Any:
         except BaseException:
             known.discard(way)
             raise
-    if not pickler.fast and state is not None and defining(cls, "__hash__") is not None:
+    if not (pickler.fast or state is None or cls.__hash__ is None) and defining(cls, "__hash__") is not None:
         # in a key of what it holds itself it is hashed too early
         pickler.may_lack |= type(state) is not dict or not stored_names.ATOMS.issuperset(map(type, state.values()))
     return named
