@@ -399,10 +399,11 @@ class JobRun(ObservedJob):
         try:
             self.over.set()
             self.job_done(self.status)
-            live_jobs.ended(self, self.status)
             self._in_any_case(self._give_back, "the job has ended")
             self._in_any_case(self.history.close, "the job has ended")
         finally:
+            # a signal that comes before waits for what is given back
+            live_jobs.ended(self, self.status)
             self._complete(error, int((time.monotonic() - started) * 1000))
 
     def _in_any_case(self, work: Callable[[], object], when: str) -> None:

@@ -15,6 +15,10 @@ not cancelled: when they are started again they go on, and their checkpoints are
 After SIGTERM the jobs have ``flinkish.shutdown.timeout`` to end; then the process ends itself and says what was not
 finished, which nobody would learn from a supervisor that kills it.
 
+Rule: a signal is a fact that outlives its moment. It is remembered from the entry of ``execute`` on, and a job that is
+registered later obeys it; if no job is at work, SystemExit is raised at once. Until an exception has told the program,
+no further job begins.
+
 Signals are handled here while the main thread submits a job or waits for the result of one (``execute``, ``result()``);
 at any other time they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which
 costs no more than a replay of the epoch.
@@ -31,8 +35,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,10 +55,13 @@ _stopped = False
 
 
 def started(run: JobRun) -> None:
-    """Add a job that starts."""
+    """Add a job that starts. It is asked to stop at once if a signal has come before it."""
     with _lock:
-        if run not in _running:
+        is_new = run not in _running
+        if is_new:
             _running.append(run)
+    if is_new:
+        _handler.registered(run)
 
 
 def handed_over(before: JobRun, after: JobRun) -> None:
@@ -97,14 +105,16 @@ def is_asked_from_outside(run: JobRun) -> bool:
 
 
 def stopped_from_outside() -> bool:
-    """Whether a job of this process has ended because somebody outside asked for it."""
-    return _stopped
+    """Whether a job of this process has ended because somebody outside asked for it, or a signal has come of which the
+    program was not told."""
+    return _stopped or _handler.have_come()
 
 
 def forget_stops() -> None:
     """Begin as a new process does, of which nobody has stopped a job yet."""
     global _stopped
     _stopped = False
+    _handler.forget()
 
 
 _STDERR = 2
@@ -159,49 +169,93 @@ class Signals:
         session. It is in place after the block."""
 
 
-@contextmanager
-def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Signals]:
-    """Within the block, SIGTERM and SIGINT ask ``jobs()`` to stop; afterwards the earlier handlers are back in place.
+class stop_on_signals:
+    """Within the block, SIGTERM and SIGINT ask ``jobs()`` to stop, and whichever begins later; afterwards the earlier
+    handlers are back in place. A block within another one concerns the jobs of that.
 
     Python gives signals to the main thread only: in any other thread nothing is changed.
 
     Raises:
-        SystemExit: a signal has come, the block has ended without an exception, and all jobs have ended.
+        SystemExit: a signal has come and no job is at work, or the block has ended without an exception and all jobs
+            have ended.
         JobsInterrupted: in place of SystemExit after a SIGINT at a prompt or in a notebook, which go on.
         KeyboardInterrupt: at the second SIGINT.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield Signals()
-        return
-    asked = _Handler(jobs)
-    asked.handle_again()
-    try:
-        yield asked
-        if asked.have_come():
-            for job in jobs():
-                job.wait()
-            if asked.interrupts and hasattr(sys, "ps1"):
-                raise JobsInterrupted(asked.announced)
-            raise SystemExit(exit_code_of(None, stopped=True))
-    finally:
-        asked.give_back()
-
-
-class _Handler(Signals):
-    """The signal handler: asks the jobs to stop, and raises KeyboardInterrupt at the second SIGINT."""
 
     def __init__(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
         self._jobs = jobs
-        #: the number of SIGINTs, and the names of the jobs that were asked to stop
-        self.interrupts = 0
-        self._called = False
-        self.announced: dict[str, None] = {}
-        self._watched = False
+        self._handles = self._is_outermost = False
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is not threading.main_thread():
+            return Signals()
+        if not _handler.handles:
+            # what an earlier block has left, which a failure has ended
+            _handler.obey()
+            self._is_outermost = True
+            _handler.begin(self._jobs)
+        else:
+            _handler.handle_again()
+        self._handles = True
+        return _handler
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            try:
+                if self._handles and kind is None:
+                    _handler.obey()
+            finally:
+                if self._is_outermost:
+                    _handler.give_back()
+            if self._is_outermost and kind is None:
+                # one that has come since
+                _handler.obey()
+        except BaseException as error:
+            kind = type(error)
+            raise
+        finally:
+            # the program has been told; and who sits at a prompt sees why the job has ended
+            if self._is_outermost and kind is not None and (hasattr(sys, "ps1") or not issubclass(kind, Exception)):
+                _handler.forget()
+
+
+class _Handler(Signals):
+    """The handler of the signals of this process. A signal that has come is remembered until an exception has told the
+    program of it, so that jobs which are registered later obey it as well."""
+
+    def __init__(self) -> None:
+        #: whether a block is entered, and whether there has been a job in it, for which it waits
+        self.handles = self._waits = False
+        self._jobs: Callable[[], Sequence[Stoppable]] = running
+        self._come: list[signal.Signals] = []
+        #: the names of the jobs that were asked to stop
+        self._announced: dict[str, None] = {}
+        #: an entry for each moment at which there may be jobs to be asked, or to be watched
+        self._news: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
         #: signal -> the handler that was there before
         self._before: dict[int, Any] = {}
 
+    def begin(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
+        """Begin to handle signals, which concern these jobs."""
+        self._jobs, self._waits = jobs, bool(jobs())
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._serve, name="flinkish-signals", daemon=True)
+            self._thread.start()
+        try:
+            self.handle_again()
+            self.handles = True
+        except BaseException:
+            # an earlier handler, whose signal came when the other one was taken already
+            self.give_back()
+            raise
+
     def have_come(self) -> bool:
-        return self._called
+        return bool(self._come)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._come, self._announced = [], {}
 
     def handle_again(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -211,25 +265,83 @@ class _Handler(Signals):
 
     def give_back(self) -> None:
         """Install the earlier handlers again, unless somebody else has installed another one."""
-        for number, handler in self._before.items():
-            if signal.getsignal(number) is self:
-                # None: the handler was not installed from Python, and Python cannot restore it
-                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        self.handles, raised = False, None
+        while self._before:
+            try:
+                for number, handler in list(self._before.items()):
+                    if signal.getsignal(number) is self:
+                        # None: the handler was not installed from Python, and Python cannot restore it
+                        signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+                    del self._before[number]
+            except BaseException as error:
+                # an earlier handler, which has its signal already; the other signal is given back all the same
+                raised = error
+        if raised is not None:
+            raise raised
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self._called = True
-        self.interrupts += number == signal.SIGINT
-        if self.interrupts > 1:
+        self._come.append(signal.Signals(number))
+        # a thread of its own asks the jobs: this one may hold any lock
+        self._news.put(None)
+        if not _may_be_left(frame):
+            return
+        if self._come.count(signal.SIGINT) > 1:
             raise KeyboardInterrupt
-        name, jobs = signal.Signals(number).name, list(self._jobs())
-        for job in jobs:
-            if job.name not in self.announced:
-                self.announced[job.name] = None
-                _say(f"\nflinkish: {name}: job '{job.name}' ends after the running epoch (Ctrl-C again: at once)\n")
-            job.stop_from_outside(name)
-        if number == signal.SIGTERM and not self._watched:
-            self._watched = True
-            threading.Thread(target=end_in_time, args=(jobs,), name="flinkish-shutdown", daemon=True).start()
+        if not self._waits:
+            # there is nothing to be ended in order
+            _say(f"\nflinkish: {self._come[-1].name}: the program ends before its job has begun\n")
+            raise self._end()
+
+    def ask(self, jobs: Sequence[Stoppable]) -> None:
+        """Ask these jobs to end if a signal has come, whenever that was."""
+        for name in (number.name for number in self._come[:1]):
+            for job in jobs:
+                if job.name not in self._announced:
+                    self._announced[job.name] = None
+                    _say(f"\nflinkish: {name}: job '{job.name}' ends after the running epoch (Ctrl-C again: at once)\n")
+                job.stop_from_outside(name)
+
+    def registered(self, job: Stoppable) -> None:
+        """Ask a job that begins."""
+        self._waits = True
+        if self._come:
+            self.ask([job])
+            self._news.put(None)
+
+    def _serve(self) -> None:
+        while True:
+            self._news.get()
+            self.ask(self._jobs())
+            if signal.SIGTERM in self._come:
+                end_in_time(self._jobs())
+
+    def obey(self) -> None:
+        """Tell the program by an exception that a signal has come, if one has, when its jobs have ended."""
+        if self._come:
+            jobs = self._jobs()
+            self.ask(jobs)
+            for job in jobs:
+                job.wait()
+            raise self._end()
+
+    def _end(self) -> BaseException:
+        if signal.SIGINT in self._come and hasattr(sys, "ps1"):
+            return JobsInterrupted(self._announced)
+        return SystemExit(exit_code_of(None, stopped=True))
+
+
+_handler = _Handler()
+_BETWEEN = (stop_on_signals.__enter__.__code__, stop_on_signals.__exit__.__code__)
+
+
+def _may_be_left(frame: FrameType | None) -> bool:
+    """Whether an exception may leave this frame: not while a block is entered or left, which looks by itself at what
+    has come; but then, too, while it waits for jobs."""
+    while frame is not None and frame.f_code not in _BETWEEN:
+        if frame.f_code is _Handler.obey.__code__:
+            return True
+        frame = frame.f_back
+    return frame is None
 
 
 def end_in_time(jobs: Sequence[Stoppable]) -> None:

@@ -125,9 +125,9 @@ def _started(
     serve(configuration)
     start = _start_of(configuration, name, plan)
     submission = _Submission(start, JobManager.get().register(start))
-    archives = _archives(configuration, submission.client)
-    start.observers += archives
     with stop_on_signals(live_jobs.running) as submission.signals, submission.ended_with_its_start():
+        archives = _archives(configuration, submission.client)
+        start.observers += archives
         if configuration.get(execution.TARGET) == _MINICLUSTER:
             run = _minicluster_run(submission, generator, configuration, plan)
         else:
