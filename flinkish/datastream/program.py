@@ -67,8 +67,17 @@ class Program:
 
     def say_if_not_executed(self) -> None:
         """Write a line to stderr if there are operators that were neither executed nor explained. To be called when
-        nobody can execute them any more. Nothing is written after an error, which has been shown, nor in tests."""
-        if self.empty or self.is_explained or error_display.was_shown() or "pytest" in sys.modules:
+        nobody can execute them any more. Nothing is written after an error or a signal, which has been shown, nor in
+        tests."""
+        from flinkish.jobmanager.signals import stopped_from_outside
+
+        if (
+            stopped_from_outside()
+            or self.empty
+            or self.is_explained
+            or error_display.was_shown()
+            or "pytest" in sys.modules
+        ):
             return
         print(
             f"flinkish: {self.size} operators, the last of them '{self._roots[-1].name}', were "

@@ -56,11 +56,10 @@ _stopped = False
 
 def started(run: JobRun) -> None:
     """Add a job that starts. It is asked to stop at once if a signal has come before it."""
-    with _lock:
-        is_new = run not in _running
-        if is_new:
+    if run not in running():
+        _handler.expect()
+        with _lock:
             _running.append(run)
-    if is_new:
         _handler.registered(run)
 
 
@@ -105,8 +104,8 @@ def is_asked_from_outside(run: JobRun) -> bool:
 
 
 def stopped_from_outside() -> bool:
-    """Whether a job of this process has ended because somebody outside asked for it, or a signal has come of which the
-    program was not told."""
+    """Whether a job of this process has ended, or not even begun, because somebody outside asked for it; or a signal
+    has come of which the program was not told."""
     return _stopped or _handler.have_come()
 
 
@@ -280,6 +279,7 @@ class _Handler(Signals):
             raise raised
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        global _stopped
         self._come.append(signal.Signals(number))
         # a thread of its own asks the jobs: this one may hold any lock
         self._news.put(None)
@@ -289,6 +289,7 @@ class _Handler(Signals):
             raise KeyboardInterrupt
         if not self._waits:
             # there is nothing to be ended in order
+            _stopped = True
             _say(f"\nflinkish: {self._come[-1].name}: the program ends before its job has begun\n")
             raise self._end()
 
@@ -301,9 +302,12 @@ class _Handler(Signals):
                     _say(f"\nflinkish: {name}: job '{job.name}' ends after the running epoch (Ctrl-C again: at once)\n")
                 job.stop_from_outside(name)
 
+    def expect(self) -> None:
+        """From now on there is a job that must be ended in order."""
+        self._waits = True
+
     def registered(self, job: Stoppable) -> None:
         """Ask a job that begins."""
-        self._waits = True
         if self._come:
             self.ask([job])
             self._news.put(None)

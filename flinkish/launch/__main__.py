@@ -7,6 +7,7 @@ the program replaces this process.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -106,6 +107,8 @@ class Launch:
         if self.command.in_cluster_mode():
             submit = os.path.join(spark_home(environment), "bin", "spark-submit")
             os.execve(submit, [submit, *arguments, self.line.job, *self.line.job_options], environment)
+        # Python itself would end with 1 if it came before its first line; `flinkish.launch.driver` lets it in
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         words = self.words()
         os.execve(words[0], words, environment)
 

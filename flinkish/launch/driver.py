@@ -18,6 +18,7 @@ import io
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -48,6 +49,8 @@ def run_main(main: Callable[[], object]) -> NoReturn:
     """
     error_display.install()
     try:
+        # a Ctrl-C that has come since the launcher became this process
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         main()
     except SystemExit as exit_:
         # `sys.exit(main())` with None or 0 means that the program succeeded, not that its jobs were not stopped

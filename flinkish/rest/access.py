@@ -36,6 +36,8 @@ _LOOPBACK_NAMES = ("localhost", "ip6-localhost")
 _OWN_SITES = ("same-origin", "none")
 #: The pages that a link may lead to: Flink's Web UI, and our own.
 PAGES = ("/", "/flinkish.html")
+#: What browsers ask for without any cookie: a file of Flink's Web UI, which tells nothing of a driver.
+_WITHOUT_COOKIE = "/manifest.json"
 
 
 def is_loopback(host: str) -> bool:
@@ -119,7 +121,7 @@ class Access:
         origin = headers.get("origin")
         if origin is not None and not self._is_own(origin, host):
             return Refused(403, f"Pages of {_shown(origin)} may not ask this driver.")
-        if self.token is None:
+        if self.token is None or path == _WITHOUT_COOKIE:
             return self._refused_page(path, headers)
         bearer = headers.get("authorization")
         if bearer is not None:

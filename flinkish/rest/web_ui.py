@@ -98,7 +98,8 @@ class WebUi:
         with self._lock:
             failure = self._failure
         if failure is None:
-            head = '<meta http-equiv="refresh" content="2">'
+            # a "refresh" loads nothing where the address has a `#`, as those of the Web UI have
+            head = "<script>setTimeout(() => location.reload(), 2000)</script>"
             text = "<p>Flink's Web UI is being got from Maven (org.apache.flink:flink-runtime-web, once).</p>"
         else:
             head = ""

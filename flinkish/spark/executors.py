@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -43,15 +44,15 @@ def register_data_source(spark: Any, source: type) -> None:
     from pyspark.sql.datasource import DataSourceRegistration
 
     _show_shipped_files_to_planner()
-    context: Any = _WithInterpreter(spark.sparkContext, sys.executable or spark.sparkContext.pythonExec)
+    context: Any = _WithInterpreter(spark.sparkContext, _python_of_planner(spark) or spark.sparkContext.pythonExec)
     session: Any = SimpleNamespace(sparkContext=context, _jsparkSession=spark._jsparkSession)
     DataSourceRegistration(session).register(source)
 
 
 def interpreter_settings(spark: Any) -> dict[str, str]:
     """The settings with which a query runs the functions of a data source (`register_data_source`) with the executors'
-    interpreter; none if it is the driver's, or if the session already names one."""
-    if is_remote(spark) or spark.sparkContext.pythonExec == sys.executable or spark.conf.get(_WORKERS_PYTHON, None):
+    interpreter; none if the session already names one."""
+    if is_remote(spark) or spark.conf.get(_WORKERS_PYTHON, None):
         return {}
     return {_WORKERS_PYTHON: spark.sparkContext.pythonExec}
 
@@ -65,6 +66,30 @@ class _WithInterpreter:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
+
+
+def _python_of_planner(spark: Any) -> str:
+    """The driver's interpreter. If Spark puts a zip of PySpark before the installed one (`home_without_zip` says why it
+    should not; in clusters and with a SPARK_HOME it does), it is a script that puts that before the zip again."""
+    import py4j  # type: ignore[import-untyped]
+    import pyspark
+    from pyspark import SparkFiles
+
+    packages = [os.path.dirname(str(package.__file__)) for package in (pyspark, py4j)]
+    zipped = os.path.join(str(spark._jvm.System.getenv("SPARK_HOME")), "python", "lib", "pyspark.zip")
+    if not sys.executable or not os.path.isfile(zipped) or not all(map(os.path.isdir, packages)):
+        return sys.executable
+    folder = os.path.join(SparkFiles.getRootDirectory(), "python-of-planner")
+    script, path, python = os.path.join(folder, "python"), shlex.quote(folder), shlex.quote(sys.executable)
+    with suppress(FileExistsError):
+        os.makedirs(folder)
+        for package in packages:
+            os.symlink(package, os.path.join(folder, os.path.basename(package)))
+        with open(script, "w", encoding="utf-8") as written:
+            written.write(f'#!/bin/sh\nexport PYTHONPATH={path}:"$PYTHONPATH"\nexec {python} "$@"\n')
+        os.chmod(script, 0o700)
+    # no: files there may not be executed, or another thread is about to write it
+    return script if os.access(script, os.X_OK) else sys.executable
 
 
 def _show_shipped_files_to_planner() -> None:

@@ -207,6 +207,14 @@ _HOLDS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "the epoch must be run again as a whole: by the restart strategy, or start the same job again",
     ),
     (
+        # a process that runs no task of a stage
+        r"\A(?!.*\bTask \d+ in stage ).*Python worker failed to connect back",
+        RetryableError,
+        "the process that plans the epochs, beside the driver, has not begun within Spark's ten seconds",
+        "look what keeps the driver's machine busy, or give it more cores; then start the same job again: it goes on "
+        "from the last committed epoch",
+    ),
+    (
         r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure|"
         r"Job aborted due to stage failure: Task [^:]* lost",
         RetryableError,

@@ -48,7 +48,7 @@ from flinkish.spark.driver_jvm import (
     submit_variables,
 )
 from flinkish.spark.object_stores import use_object_stores_of
-from flinkish.spark.start_settings import settings_of_start
+from flinkish.spark.start_settings import refused_sizes, settings_of_start
 from flinkish.storage.paths import for_spark
 
 _LOG = logging.getLogger("flinkish.Session")
@@ -321,10 +321,10 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
         try:
             session = builder.getOrCreate()
         except Exception as error:
-            taken = None if running else _taken_port(ports)
-            if taken is None:
+            known = refused_sizes(error) or (None if running else _taken_port(ports))
+            if known is None:
                 raise
-            raise taken from error
+            raise known from error
     if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
         make_archive_after_this_program(own)
     return session

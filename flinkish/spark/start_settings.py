@@ -86,6 +86,25 @@ def settings_of_start(configuration: Configuration, command: SparkCommand, maste
     return settings
 
 
+#: What Spark says of sizes with which it does not start.
+_REFUSED = re.compile(
+    r"Exception: (?:\[\w+_MEMORY\] )?((?:Asked to launch cluster with|(?:System|Executor) memory) [^\n]*)"
+)
+
+
+def refused_sizes(error: Exception) -> ConfigurationError | None:
+    """The error for sizes of memory with which Spark does not start, whoever has set them; None: it has failed for
+    another reason."""
+    found = _REFUSED.search(str(error))
+    return found and ConfigurationError(
+        f"Spark does not start with these sizes of memory: {found[1]}",
+        where=f"Spark's settings {DRIVER_HEAP} and {EXECUTOR_HEAP}, and the sizes in the URL of the master",
+        expected="a heap of 450 MiB or more, and in local-cluster[workers,cores,MiB] workers as large as an executor, "
+        f"which has 1,024 MiB unless {EXECUTOR_HEAP} says otherwise",
+        hint=f"raise the size that is too small, or lower {EXECUTOR_HEAP} (taskmanager.memory.process.size)",
+    )
+
+
 def _chosen(command: SparkCommand, key: str) -> str | None:
     return command.chosen(key, _OPTIONS.get(key, ""))
 

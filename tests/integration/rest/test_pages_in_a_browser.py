@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,8 +33,8 @@ _NOT_NEEDED = (
 )
 UI_OF_1 = JarSet("flink-web", (Coordinate("org.apache.flink", "flink-runtime-web", "1.20.3"),), _NOT_NEEDED)
 
-#: What a page asks for without any token, since browsers do that for the manifest, and what is not there in Flink.
-_HARMLESS = ("/manifest.json", "/favicon.ico")
+#: What a page asks for that is not there in Flink.
+_HARMLESS = ("/favicon.ico",)
 
 
 @contextmanager
@@ -158,6 +159,25 @@ SITUATIONS: dict[Callable[[], JobDescription], tuple[str, ...]] = {
     ),
     _traced_job: ("Lifecycle of operators", "snapshot_state", "dispose"),
 }
+
+
+def test_the_page_that_waits_for_the_web_ui_comes_back_wherever_it_was_opened(tmp_path: Path) -> None:
+    jar, go = tmp_path / "ui.jar", threading.Event()
+    with zipfile.ZipFile(jar, "w") as written:
+        written.writestr("web/index.html", "<p>Flink is here</p>")
+    files = WebUi(lambda: jar if go.wait(TIMEOUT_S) else jar)
+    socket = listening("127.0.0.1", [0])
+    server = RestServer(api_of(FakeJobs(), ROUTES, files=files), socket)
+    server.start()
+    try:
+        with opened() as browser:
+            browser.open(f"http://127.0.0.1:{socket.getsockname()[1]}/?token={TOKEN}#/job/running")
+            browser.wait_for("is being got")
+            go.set()
+            browser.wait_for("Flink is here")
+            assert browser.evaluate("location.hash") == "#/job/running"
+    finally:
+        server.stop()
 
 
 def test_our_own_page_shows_a_job_in_each_situation_on_wide_and_narrow_screens() -> None:

@@ -107,6 +107,23 @@ def test_a_link_from_another_page_leads_to_the_first_page_alone() -> None:
     assert code_of(LOCAL, link, "/jobs/x/yarn-cancel") == 403
 
 
+@pytest.mark.parametrize(
+    ("headers", "path", "code"),
+    [
+        ({}, "/manifest.json", None),
+        ({"sec-fetch-site": "same-origin"}, "/manifest.json", None),
+        ({"sec-fetch-site": "cross-site"}, "/manifest.json", 403),
+        ({"host": "evil.example"}, "/manifest.json", 403),
+        ({}, "/assets/manifest.json", 401),
+        ({}, "/manifest.json/x", 401),
+    ],
+)
+def test_the_manifest_of_the_web_ui_is_for_pages_of_ours_without_a_cookie(
+    headers: dict[str, str], path: str, code: int | None
+) -> None:
+    assert code_of(LOCAL, {"host": HOST, **headers}, path) == code
+
+
 def test_the_cookie_of_a_server_with_https_is_sent_to_nobody_else() -> None:
     found = Access(TOKEN, secure=True).check("/", f"token={TOKEN}", {"host": HOST})
     assert isinstance(found, LetIn)

@@ -27,6 +27,7 @@ def jar(tmp_path: Path) -> Path:
         written.writestr("web/", "")
         written.writestr("web/index.html", "<html>Flink</html>")
         written.writestr("web/main.123.js", "start()")
+        written.writestr("web/manifest.json", "{}")
         written.writestr("web/assets/icon.svg", "<svg/>")
         written.writestr("web/font.woff2", b"\x00\x01")
         written.writestr("web/../outside.txt", "outside")
@@ -88,6 +89,8 @@ def test_files_are_only_read(jar: Path) -> None:
     shown(api)
     assert ask(api, "POST", "/index.html").status == 405
     assert ask(api, "GET", "/index.html", headers={"host": "localhost"}).status == 401
+    assert ask(api, "GET", "/manifest.json", headers={"host": "localhost"}).body == b"{}", "browsers send no cookie"
+    assert ask(api, "GET", "/v1/manifest.json", headers={"host": "localhost"}).status == 401
 
 
 def test_while_the_jar_is_got_a_page_says_so_and_it_is_got_once(jar: Path) -> None:
@@ -103,7 +106,7 @@ def test_while_the_jar_is_got_a_page_says_so_and_it_is_got_once(jar: Path) -> No
         page = ask(api, "GET", "/")
         assert page.status == 200
         assert b"being got" in page.body
-        assert b"refresh" in page.body
+        assert b"location.reload()" in page.body, "it comes back at /#/overview, too"
     assert ask(api, "GET", "/main.123.js").status == 404
     go.set()
     shown(api)
