@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import Clock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
+from flinkish.spark.executors import running_tasks
 from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.settings import SparkWork
 from flinkish.spark.worker import secret_of
@@ -38,6 +40,10 @@ _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 #: Longest time in milliseconds that the thread sleeps before it checks again whether a checkpoint is due.
 _LOOK_MS = 1_000
+#: After so many looks at which none of its tasks runs a checkpoint is one that waits for a slot.
+_LOOKS = 4
+_SLOT = "checkpoint waits"
+_WAITS = "waits for a task slot, since epochs take all of them: give Spark more slots than the job's parallelism"
 #: Seconds that the thread gets to end when it is closed.
 _CLOSE_S = 30.0
 
@@ -263,11 +269,10 @@ class CheckpointTaker(JobObserver):
         if self._closed:
             # the end of the job may have come before there was a checkpoint to abort
             self._give_up = _JOB_HAS_ENDED
-        watch = threading.Timer(
-            self._settings.timeout_ms / 1000, self._abort, [f"it took longer than {self._settings.timeout_ms} ms"]
-        )
-        watch.daemon = True
-        watch.start()
+        done = threading.Event()
+        threading.Thread(
+            target=self._watch, args=(pending, done), name="flinkish-checkpoint-watch", daemon=True
+        ).start()
         try:
             description = self._write(attempt, pending, by_hand is not None and by_hand.full)
         except Exception as error:
@@ -283,7 +288,27 @@ class CheckpointTaker(JobObserver):
                     by_hand.outcome.set_result(description.id)
             self._clean(description.epoch)
         finally:
-            watch.cancel()
+            done.set()
+
+    def _watch(self, pending: CheckpointDescription, done: threading.Event) -> None:
+        """Abort a checkpoint whose time is over; and say so for as long as it waits for a task slot."""
+        ends_s, looks, warnings = time.monotonic() + self._settings.timeout_ms / 1000, 0, self._run.warnings
+        while not done.wait(min(_LOOK_MS / 1000, max(ends_s - time.monotonic(), 0))):
+            if time.monotonic() >= ends_s:
+                self._abort(f"it took longer than {self._settings.timeout_ms} ms")
+                break
+            with suppress(Exception):
+                # it has tasks, and none of them runs
+                work = self._on_spark
+                waits = work is not None and work.tasks() and not running_tasks(self._session, work.group)
+                looks = looks + 1 if waits else 0
+            if looks == _LOOKS:
+                text = f"checkpoint {pending.id} of epoch {pending.epoch} {_WAITS}"
+                _LOG.warning("job '%s': %s", self._run.name, text)
+                warnings[_SLOT] = text
+            elif not looks:
+                warnings.pop(_SLOT, None)
+        warnings.pop(_SLOT, None)
 
     def _clean(self, epoch: int) -> None:
         """Delete what is left of earlier checkpoints, and merge changes. A failure to do so fails nothing: the next

@@ -86,11 +86,11 @@ class JobResult(CompletableFuture[JobExecutionResult]):
             SystemExit: the jobs have ended because of a signal.
             KeyboardInterrupt: at the second SIGINT.
         """
-        with stop_on_signals(live_jobs.running) as signals:
+        with stop_on_signals(live_jobs.running):
             try:
                 return super().result(timeout)
             except FutureTimeoutError:
-                if not signals.have_come():
+                if not live_jobs.have_come():
                     raise
                 return super().result()
 

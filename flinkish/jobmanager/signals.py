@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.job_status import JobStatus
 from flinkish.error_display import ExitCode, exit_code_of
@@ -57,10 +57,12 @@ _stopped = False
 def started(run: JobRun) -> None:
     """Add a job that starts. It is asked to stop at once if a signal has come before it."""
     if run not in running():
-        _handler.expect()
+        _handler.waits = True
         with _lock:
             _running.append(run)
-        _handler.registered(run)
+        if _handler.come:
+            _handler.ask([run])
+            _handler.news.put(None)
 
 
 def handed_over(before: JobRun, after: JobRun) -> None:
@@ -106,7 +108,7 @@ def is_asked_from_outside(run: JobRun) -> bool:
 def stopped_from_outside() -> bool:
     """Whether a job of this process has ended, or not even begun, because somebody outside asked for it; or a signal
     has come of which the program was not told."""
-    return _stopped or _handler.have_come()
+    return _stopped or have_come()
 
 
 def forget_stops() -> None:
@@ -121,29 +123,6 @@ _STDERR = 2
 _GOES_ON = "started again, the job goes on from its last committed epoch"
 
 
-class Stoppable(Protocol):
-    """A job that can be asked to end: a `JobRun`."""
-
-    name: str
-    shutdown_timeout_s: float
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the job's status is final, though its history may still have to be written."""
-
-    def stop_from_outside(self, cause: str) -> None:
-        """End the job after the running epoch; ``cause`` is the name of the signal."""
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until the job has ended, but at most for ``timeout_s`` seconds."""
-
-    def unfinished(self) -> str | None:
-        """What the job is still doing, in words; None when it has ended."""
-
-    def abandon(self) -> bool:
-        """The process ends before the job has; returns whether the job is over all the same."""
-
-
 class JobsInterrupted(KeyboardInterrupt):
     """The wait for jobs was interrupted at a prompt or in a notebook, and they have ended in order."""
 
@@ -156,47 +135,30 @@ class JobsInterrupted(KeyboardInterrupt):
         return [str(self)]
 
 
-class Signals:
-    """What a block in which signals are handled can ask. Here they are not: Python gives them to the main thread."""
-
-    def have_come(self) -> bool:
-        """Whether a signal has come."""
-        return False
-
-    def handle_again(self) -> None:
-        """Take the signals back from a handler that somebody else has installed meanwhile, as PySpark does with each
-        session. It is in place after the block."""
-
-
 class stop_on_signals:
     """Within the block, SIGTERM and SIGINT ask ``jobs()`` to stop, and whichever begins later; afterwards the earlier
-    handlers are back in place. A block within another one concerns the jobs of that.
-
-    Python gives signals to the main thread only: in any other thread nothing is changed.
+    handlers are back in place. A block within another one concerns the jobs of that. Python gives signals to the main
+    thread only: in any other thread nothing is changed.
 
     Raises:
-        SystemExit: a signal has come and no job is at work, or the block has ended without an exception and all jobs
-            have ended.
+        SystemExit: a signal has come, and there was no job yet, or the block has ended without an exception and all
+            jobs have ended.
         JobsInterrupted: in place of SystemExit after a SIGINT at a prompt or in a notebook, which go on.
         KeyboardInterrupt: at the second SIGINT.
     """
 
-    def __init__(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
+    def __init__(self, jobs: Callable[[], Sequence[JobRun]]) -> None:
         self._jobs = jobs
         self._handles = self._is_outermost = False
 
-    def __enter__(self) -> Signals:
-        if threading.current_thread() is not threading.main_thread():
-            return Signals()
-        if not _handler.handles:
+    def __enter__(self) -> None:
+        self._handles = threading.current_thread() is threading.main_thread()
+        self._is_outermost = self._handles and not _handler.handles
+        if self._is_outermost:
             # what an earlier block has left, which a failure has ended
             _handler.obey()
-            self._is_outermost = True
             _handler.begin(self._jobs)
-        else:
-            _handler.handle_again()
-        self._handles = True
-        return _handler
+        handle_again()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -218,45 +180,50 @@ class stop_on_signals:
                 _handler.forget()
 
 
-class _Handler(Signals):
+def have_come() -> bool:
+    """Whether a signal has come of which the program was not told."""
+    return bool(_handler.come)
+
+
+def handle_again() -> None:
+    """Within a block, take the signals back from a handler that somebody else has installed meanwhile, as PySpark does
+    with each session. It is in place after the block."""
+    if _handler.handles and threading.current_thread() is threading.main_thread():
+        _handler.install()
+
+
+class _Handler:
     """The handler of the signals of this process. A signal that has come is remembered until an exception has told the
     program of it, so that jobs which are registered later obey it as well."""
 
     def __init__(self) -> None:
         #: whether a block is entered, and whether there has been a job in it, for which it waits
-        self.handles = self._waits = False
-        self._jobs: Callable[[], Sequence[Stoppable]] = running
-        self._come: list[signal.Signals] = []
+        self.handles = self.waits = False
+        self._jobs: Callable[[], Sequence[JobRun]] = running
+        self.come: list[signal.Signals] = []
         #: the names of the jobs that were asked to stop
-        self._announced: dict[str, None] = {}
+        self._announced: dict[str, object] = {}
         #: an entry for each moment at which there may be jobs to be asked, or to be watched
-        self._news: SimpleQueue[None] = SimpleQueue()
+        self.news: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         #: signal -> the handler that was there before
         self._before: dict[int, Any] = {}
 
-    def begin(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
+    def begin(self, jobs: Callable[[], Sequence[JobRun]]) -> None:
         """Begin to handle signals, which concern these jobs."""
-        self._jobs, self._waits = jobs, bool(jobs())
+        self._jobs, self.waits = jobs, bool(jobs())
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._serve, name="flinkish-signals", daemon=True)
             self._thread.start()
-        try:
-            self.handle_again()
-            self.handles = True
-        except BaseException:
-            # an earlier handler, whose signal came when the other one was taken already
-            self.give_back()
-            raise
-
-    def have_come(self) -> bool:
-        return bool(self._come)
+        self.install()
+        self.handles = True
 
     def forget(self) -> None:
         """Begin anew."""
-        self._come, self._announced = [], {}
+        self.come, self._announced = [], {}
 
-    def handle_again(self) -> None:
+    def install(self) -> None:
+        """Handle the signals from now on, whoever has done it before."""
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.signal(number, self)
             if before is not self:
@@ -264,64 +231,45 @@ class _Handler(Signals):
 
     def give_back(self) -> None:
         """Install the earlier handlers again, unless somebody else has installed another one."""
-        self.handles, raised = False, None
-        while self._before:
-            try:
-                for number, handler in list(self._before.items()):
-                    if signal.getsignal(number) is self:
-                        # None: the handler was not installed from Python, and Python cannot restore it
-                        signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-                    del self._before[number]
-            except BaseException as error:
-                # an earlier handler, which has its signal already; the other signal is given back all the same
-                raised = error
-        if raised is not None:
-            raise raised
+        self.handles, before, self._before = False, self._before, {}
+        for number, handler in before.items():
+            if signal.getsignal(number) is self:
+                # None: the handler was not installed from Python, and Python cannot restore it
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         global _stopped
-        self._come.append(signal.Signals(number))
+        self.come.append(signal.Signals(number))
         # a thread of its own asks the jobs: this one may hold any lock
-        self._news.put(None)
+        self.news.put(None)
         if not _may_be_left(frame):
             return
-        if self._come.count(signal.SIGINT) > 1:
+        if self.come.count(signal.SIGINT) > 1:
             raise KeyboardInterrupt
-        if not self._waits:
-            # there is nothing to be ended in order
+        if not (self.handles and self.waits):
+            # nothing is to be ended in order
             _stopped = True
-            _say(f"\nflinkish: {self._come[-1].name}: the program ends before its job has begun\n")
+            _say(f"\nflinkish: {self.come[-1].name}: the program ends before its job has begun\n")
             raise self._end()
 
-    def ask(self, jobs: Sequence[Stoppable]) -> None:
+    def ask(self, jobs: Sequence[JobRun]) -> None:
         """Ask these jobs to end if a signal has come, whenever that was."""
-        for name in (number.name for number in self._come[:1]):
+        for name in (number.name for number in self.come[:1]):
             for job in jobs:
-                if job.name not in self._announced:
-                    self._announced[job.name] = None
+                if self._announced.setdefault(job.name, me := object()) is me:
                     _say(f"\nflinkish: {name}: job '{job.name}' ends after the running epoch (Ctrl-C again: at once)\n")
                 job.stop_from_outside(name)
 
-    def expect(self) -> None:
-        """From now on there is a job that must be ended in order."""
-        self._waits = True
-
-    def registered(self, job: Stoppable) -> None:
-        """Ask a job that begins."""
-        if self._come:
-            self.ask([job])
-            self._news.put(None)
-
     def _serve(self) -> None:
         while True:
-            self._news.get()
+            self.news.get()
             self.ask(self._jobs())
-            if signal.SIGTERM in self._come:
+            if signal.SIGTERM in self.come:
                 end_in_time(self._jobs())
 
     def obey(self) -> None:
         """Tell the program by an exception that a signal has come, if one has, when its jobs have ended."""
-        if self._come:
+        if self.come:
             jobs = self._jobs()
             self.ask(jobs)
             for job in jobs:
@@ -329,7 +277,7 @@ class _Handler(Signals):
             raise self._end()
 
     def _end(self) -> BaseException:
-        if signal.SIGINT in self._come and hasattr(sys, "ps1"):
+        if signal.SIGINT in self.come and hasattr(sys, "ps1"):
             return JobsInterrupted(self._announced)
         return SystemExit(exit_code_of(None, stopped=True))
 
@@ -348,7 +296,7 @@ def _may_be_left(frame: FrameType | None) -> bool:
     return frame is None
 
 
-def end_in_time(jobs: Sequence[Stoppable]) -> None:
+def end_in_time(jobs: Sequence[JobRun]) -> None:
     """Wait until the jobs have ended; end the process when they have not within the longest of their timeouts."""
     timeout_s = max((job.shutdown_timeout_s for job in jobs), default=0.0)
     deadline = time.monotonic() + timeout_s

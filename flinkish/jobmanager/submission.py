@@ -45,7 +45,7 @@ from flinkish.jobmanager.job_totals import JobTotals
 from flinkish.jobmanager.observed_job import describe
 from flinkish.jobmanager.restart import Restarts, from_configuration
 from flinkish.jobmanager.serving import serve
-from flinkish.jobmanager.signals import Signals, stop_on_signals
+from flinkish.jobmanager.signals import handle_again, stop_on_signals
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.driver import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
@@ -125,7 +125,7 @@ def _started(
     serve(configuration)
     start = _start_of(configuration, name, plan)
     submission = _Submission(start, JobManager.get().register(start))
-    with stop_on_signals(live_jobs.running) as submission.signals, submission.ended_with_its_start():
+    with stop_on_signals(live_jobs.running), submission.ended_with_its_start():
         archives = _archives(configuration, submission.client)
         start.observers += archives
         if configuration.get(execution.TARGET) == _MINICLUSTER:
@@ -166,7 +166,6 @@ class _Submission:
     def __init__(self, start: JobStart, client: RunClient) -> None:
         self.start = start
         self.client = client
-        self.signals = Signals()
         self._requests: RequestHandler | None = None
         #: what is to be told of the savepoints of earlier drivers
         self._left: list[str] = []
@@ -346,7 +345,7 @@ def _spark_run(
     with start.on_spark(spark):
         check_executors(spark, f"job '{name}'")
     # a session comes with a handler of PySpark's
-    submission.signals.handle_again()
+    handle_again()
     start.check()
     directory, temporary = prepare_directory(spark, settings, name, lambda: start.step(_WAITS_FOR_OWNER))
     submission.owns(directory, temporary)

@@ -7,10 +7,10 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
@@ -200,14 +200,14 @@ def serve(folder: str, settings: Mapping[str, str], environment: Mapping[str, st
     Raises:
         FlinkishError: it cannot be started.
     """
-    ended = threading.Event()
+    # no Event: a second signal, in the midst of the first one's handler, would wait for its lock for ever
+    ended: SimpleQueue[None] = SimpleQueue()
     # from the first moment on
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda *_: ended.put(None))
     process = SessionProcess(folder, settings, environment)
     process.endpoint.announce()
-    while not ended.wait(3600.0):
-        pass
+    ended.get()
     _say(process.stop())
     return ExitCode.STOPPED
 

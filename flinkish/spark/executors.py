@@ -69,26 +69,25 @@ class _WithInterpreter:
 
 
 def _python_of_planner(spark: Any) -> str:
-    """The driver's interpreter. If Spark puts a zip of PySpark before the installed one (`home_without_zip` says why it
-    should not; in clusters and with a SPARK_HOME it does), it is a script that puts that before the zip again."""
-    import py4j  # type: ignore[import-untyped]
+    """The driver's interpreter. Where Spark puts its zip of PySpark before the installed one (`home_without_zip` says
+    why it should not), it is a script that puts the installed one before the zip again."""
+    import py4j
     import pyspark
     from pyspark import SparkFiles
 
     packages = [os.path.dirname(str(package.__file__)) for package in (pyspark, py4j)]
     zipped = os.path.join(str(spark._jvm.System.getenv("SPARK_HOME")), "python", "lib", "pyspark.zip")
-    if not sys.executable or not os.path.isfile(zipped) or not all(map(os.path.isdir, packages)):
-        return sys.executable
     folder = os.path.join(SparkFiles.getRootDirectory(), "python-of-planner")
     script, path, python = os.path.join(folder, "python"), shlex.quote(folder), shlex.quote(sys.executable)
-    with suppress(FileExistsError):
-        os.makedirs(folder)
-        for package in packages:
-            os.symlink(package, os.path.join(folder, os.path.basename(package)))
-        with open(script, "w", encoding="utf-8") as written:
-            written.write(f'#!/bin/sh\nexport PYTHONPATH={path}:"$PYTHONPATH"\nexec {python} "$@"\n')
-        os.chmod(script, 0o700)
-    # no: files there may not be executed, or another thread is about to write it
+    if sys.executable and os.path.isfile(zipped) and all(map(os.path.isdir, packages)):
+        with suppress(FileExistsError):
+            os.makedirs(folder)
+            for package in packages:
+                os.symlink(package, os.path.join(folder, os.path.basename(package)))
+            with open(script, "w", encoding="utf-8") as written:
+                written.write(f'#!/bin/sh\nexport PYTHONPATH={path}:"$PYTHONPATH"\nexec {python} "$@"\n')
+            os.chmod(script, 0o700)
+    # it may not be executed where nothing may, and before another thread has written it
     return script if os.access(script, os.X_OK) else sys.executable
 
 

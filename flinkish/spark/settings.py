@@ -180,24 +180,25 @@ class SparkWork:
 
     def __init__(self, session: Any, what: str) -> None:
         self._session = session
-        self._name = f"flinkish-{what}-{uuid.uuid4().hex}"
+        #: the group of Spark's jobs that it is
+        self.group = f"flinkish-{what}-{uuid.uuid4().hex}"
         self._before: str | None = None
         self._left = threading.Event()
         self._ends = False
 
     def __enter__(self) -> SparkWork:
         if is_remote(self._session):
-            self._session.addTag(self._name)
+            self._session.addTag(self.group)
         else:
             context = self._session.sparkContext
             self._before = context.getLocalProperty(_GROUP)
-            context.setLocalProperty(_GROUP, self._name)
+            context.setLocalProperty(_GROUP, self.group)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._left.set()
         if is_remote(self._session):
-            self._session.removeTag(self._name)
+            self._session.removeTag(self.group)
         else:
             self._session.sparkContext.setLocalProperty(_GROUP, self._before)
 
@@ -211,11 +212,11 @@ class SparkWork:
         while not self._left.is_set():
             try:
                 if is_remote(self._session):
-                    self._session.interruptTag(self._name)
+                    self._session.interruptTag(self.group)
                 else:
-                    self._session.sparkContext.cancelJobGroup(self._name)
+                    self._session.sparkContext.cancelJobGroup(self.group)
             except Exception as error:
-                _LOG.warning("what Spark does cannot be ended (%s): %s", self._name, error)
+                _LOG.warning("what Spark does cannot be ended (%s): %s", self.group, error)
             self._left.wait(_INTERRUPT_S)
 
     def tasks(self) -> tuple[int, int] | None:
@@ -224,7 +225,7 @@ class SparkWork:
         if is_remote(self._session):
             return None
         tracker = self._session.sparkContext.statusTracker()
-        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._name)))
+        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group)))
         stages = [stage for job in jobs if job.status == "RUNNING" for stage in job.stageIds]
         found = [one for one in map(tracker.getStageInfo, stages) if one is not None]
         return (sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found)) if found else None

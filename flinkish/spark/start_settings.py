@@ -98,10 +98,9 @@ def refused_sizes(error: Exception) -> ConfigurationError | None:
     found = _REFUSED.search(str(error))
     return found and ConfigurationError(
         f"Spark does not start with these sizes of memory: {found[1]}",
-        where=f"Spark's settings {DRIVER_HEAP} and {EXECUTOR_HEAP}, and the sizes in the URL of the master",
-        expected="a heap of 450 MiB or more, and in local-cluster[workers,cores,MiB] workers as large as an executor, "
-        f"which has 1,024 MiB unless {EXECUTOR_HEAP} says otherwise",
-        hint=f"raise the size that is too small, or lower {EXECUTOR_HEAP} (taskmanager.memory.process.size)",
+        where=f"Spark's settings {DRIVER_HEAP} and {EXECUTOR_HEAP}, and the URL of the master",
+        expected="450 MiB or more, and in local-cluster[workers,cores,MiB] no less than an executor has (1,024 MiB)",
+        hint=f"raise the size that is too small, or lower {EXECUTOR_HEAP}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from flinkish.checkpoint.table import CheckpointTable
 from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.delta.check import check_log
 from flinkish.delta.log import DeltaLog
 from flinkish.errors import SavepointError
@@ -203,3 +205,36 @@ def test_what_takes_too_long_is_given_up_and_a_cancelled_job_leaves_no_checkpoin
     assert failed.failure_reason == "it took longer than 10 ms"
     left = {path.name for path in (tmp_path / "job" / "checkpoints").iterdir()}
     assert not {name for name in left if name.startswith("chk-") or name == "state"}
+
+
+def test_a_checkpoint_that_waits_for_a_slot_is_told_for_as_long_as_it_waits(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    go = tmp_path / "go"
+
+    def held(value: int) -> int:
+        # behind the first epochs each subtask has a slot until then
+        while value >= 40 and not go.exists():
+            time.sleep(0.05)
+        return value
+
+    env = environment(tmp_path / "job")
+    source = DataGeneratorSource(lambda index: index, records_per_epoch=2)
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers").map(held).uid("held")
+    client = env.execute_async("holding")
+    try:
+        wait_until(lambda: client.run.attempt.committed_epoch(), TIMEOUT_S, "an epoch")
+        checkpoint = client.trigger_checkpoint(True)
+
+        def told() -> list[str]:
+            return [text for text in client.describe().warnings if "waits for a task slot" in text]
+
+        wait_until(told, TIMEOUT_S, "the warning")
+        assert not checkpoint.done()
+        go.touch()
+        assert checkpoint.result(TIMEOUT_S)
+        wait_until(lambda: not told(), TIMEOUT_S, "the end of the warning")
+    finally:
+        go.touch()
+        client.cancel().result(TIMEOUT_S)
+    assert sum("waits for a task slot" in line for line in caplog.messages) == 1

@@ -117,7 +117,8 @@ def test_a_signal_asks_all_jobs_to_stop_and_ends_the_program_when_they_have_ende
         f"\nflinkish: {number.name}: job '{name}' ends after the running epoch (Ctrl-C again: at once)\n"
         for name in ("clicks", "views")
     ]
-    assert capfd.readouterr().err == "".join(lines)
+    said = capfd.readouterr().err
+    assert len(said) == len("".join(lines)) and all(line in said for line in lines)
 
 
 CELL = """
@@ -241,6 +242,116 @@ def test_a_signal_to_a_job_that_has_begun_ends_the_program_within_its_submission
     program.write_text(IN_SUBMISSION + PROGRAM.format(timeout_s=None))
     ended = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=50)
     assert (ended.returncode, ended.stdout) == (143, "disposed of\ncleaned up\n"), ended.stderr
+
+
+#: One program after the other, each of which gets a signal at another call of a function within its `execute`.
+AT_ANY_CALL = """
+import os, signal, sys, time
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.jobmanager import signals as live_jobs
+
+step, first = int(sys.argv[1]), int(sys.argv[2])
+settings = {"execution.target": "minicluster", "flinkish.progress": "never", "parallelism.default": "1"}
+
+class Earlier(BaseException):
+    pass
+
+def earlier(*_):
+    raise Earlier
+
+signal.signal(signal.SIGTERM, earlier)
+signal.signal(signal.SIGINT, earlier)
+
+def tried(at, number, *count):
+    # returns how it has ended, how many calls there were, and in which code the signal has come
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    source = DataGeneratorSource(lambda index: index, *count, records_per_epoch=2)
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").map(str)
+    calls, place = [0], [""]
+    def called(frame, event, _):
+        calls[0] += event in ("call", "c_call")
+        if calls[0] == at and not place[0]:
+            place[0] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            os.kill(os.getpid(), number)
+    end = "finished"
+    sys.setprofile(called)
+    try:
+        env.execute("at any call")
+    except SystemExit as exit_:
+        end = f"exit {int(exit_.code)}"
+    except Earlier:
+        end = "earlier"
+    finally:
+        sys.setprofile(None)
+    return end, calls[0], place[0]
+
+tried(0, signal.SIGTERM, 5)
+_, total, _ = tried(0, signal.SIGTERM, 5)
+count = 0
+for at in range(first, total, step):
+    number = (signal.SIGTERM, signal.SIGINT)[at // step % 2]
+    # whose job is endless must not miss it
+    end, _, place = tried(at, number, *([5] if at > 0.8 * total else []))
+    count += 1
+    given_back = end == "earlier" or all(signal.getsignal(one) is earlier for one in (signal.SIGTERM, signal.SIGINT))
+    # the earlier handlers have those that come before the first line and behind the last one
+    right = end == "exit 143" or (end == "earlier" and not 60 < at < 0.98 * total) or not place
+    if not right or not given_back or live_jobs.running():
+        print(at, number.name, end, given_back, live_jobs.running(), place)
+        live_jobs.forget_stops()
+print(count > 10)
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "first"),
+    [(431, 3), *(pytest.param(29, first, marks=pytest.mark.nightly) for first in (1, 5, 9, 14, 20))],
+)
+def test_at_whatever_call_of_a_start_a_signal_comes_the_program_ends(step: int, first: int) -> None:
+    words = [sys.executable, "-c", AT_ANY_CALL, str(step), str(first)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=500)
+    assert (ended.returncode, ended.stdout) == (0, "True\n"), ended.stderr[-2000:]
+
+
+#: A signal that comes before there is a job, in what an earlier job has left, and between two jobs.
+BEFORE = """
+import os, signal, sys
+from flinkish.jobmanager.signals import stop_on_signals, started, running
+from tests.unit.jobmanager.test_signals import Run
+number, way = signal.Signals[sys.argv[1]], sys.argv[2]
+run = Run()
+if way == "in no job":
+    with stop_on_signals(running):
+        os.kill(os.getpid(), number)
+        print("it goes on")
+if way == "left by a failure":
+    try:
+        with stop_on_signals(lambda: [run]):
+            os.kill(os.getpid(), number)
+            raise ValueError
+    except ValueError:
+        print("caught")
+    with stop_on_signals(running):
+        print("it goes on")
+if way == "swallowed":
+    with stop_on_signals(running):
+        try:
+            os.kill(os.getpid(), number)
+        except SystemExit:
+            pass
+        started(run)
+        assert set(run.asked) == {number.name}, run.asked
+print("it goes on")
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(("way", "printed"), [("in no job", ""), ("left by a failure", "caught\n"), ("swallowed", "")])
+def test_a_signal_is_remembered_until_the_program_is_told(number: str, way: str, printed: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", BEFORE, number, way], capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout) == (143, printed), ended.stderr
 
 
 def test_jobs_that_have_ended_in_time_leave_the_process_alone() -> None:
