@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -213,17 +214,21 @@ def test_a_checkpoint_that_waits_for_a_slot_is_told_for_as_long_as_it_waits(
     go = tmp_path / "go"
 
     def held(value: int) -> int:
-        # behind the first epochs each subtask has a slot until then
-        while value >= 40 and not go.exists():
+        # behind the first epochs each of the two jobs has a slot until then
+        while value >= 8 and not go.exists():
+            (tmp_path / f"held-{os.getpid()}").touch()
             time.sleep(0.05)
         return value
 
-    env = environment(tmp_path / "job")
-    source = DataGeneratorSource(lambda index: index, records_per_epoch=2)
-    env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers").map(held).uid("held")
-    client = env.execute_async("holding")
+    def started(name: str) -> Any:
+        env = environment(tmp_path / name, parallelism__default="1")
+        source = DataGeneratorSource(lambda index: index, records_per_epoch=2)
+        env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers").map(held).uid("held")
+        return env.execute_async(name)
+
+    clients = client, _ = started("saved"), started("other")
     try:
-        wait_until(lambda: client.run.attempt.committed_epoch(), TIMEOUT_S, "an epoch")
+        wait_until(lambda: len(list(tmp_path.glob("held-*"))) == 2, TIMEOUT_S, "two held tasks")
         checkpoint = client.trigger_checkpoint(True)
 
         def told() -> list[str]:
@@ -236,5 +241,6 @@ def test_a_checkpoint_that_waits_for_a_slot_is_told_for_as_long_as_it_waits(
         wait_until(lambda: not told(), TIMEOUT_S, "the end of the warning")
     finally:
         go.touch()
-        client.cancel().result(TIMEOUT_S)
+        for one in clients:
+            one.cancel().result(TIMEOUT_S)
     assert sum("waits for a task slot" in line for line in caplog.messages) == 1

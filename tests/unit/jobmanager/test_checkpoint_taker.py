@@ -35,6 +35,7 @@ class Taken:
             checkpoint_ended=lambda description: None,
             attempt=self.attempt,
             spark=None,
+            warnings={},
         )
         settings = CheckpointSettings(interval_ms=1_000, tolerable_failures=tolerable_failures, incremental=False)
         directory = CheckpointDirectory(str(folder / "checkpoints"))

@@ -132,6 +132,7 @@ def test_a_checkpoint_that_was_outrun_is_read_again_while_epochs_wait(
         attempt=attempt,
         spark=None,
         checkpoint_ended=ended.append,
+        warnings={},
     )
     run.readers = readers
     settings = CheckpointSettings(interval_ms=1_000, incremental=False)

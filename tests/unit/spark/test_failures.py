@@ -117,6 +117,13 @@ def test_the_traceback_of_user_code_stays_first() -> None:
         ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] at batch 4", FencedError, "another query writes to this job directory"),
         ("Python worker exited unexpectedly (crashed)", RetryableError, "a Python worker or an executor was lost"),
+        ("Python worker failed to connect back.", RetryableError, "has not begun within Spark's ten seconds"),
+        (
+            "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 "
+            "in stage 3.0 (TID 9): org.apache.spark.SparkException: Python worker failed to connect back.",
+            RetryableError,
+            "a Python worker or an executor was lost",
+        ),
         (
             "Lost task 0.3 in stage 1.0 (TID 9) (host executor 4): ExecutorLostFailure (executor 4 exited caused by "
             "one of the running tasks) Reason: Container from a bad node: c. Exit status: 137.",

@@ -11,7 +11,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.errors import ConfigurationError
 from flinkish.launch.options import SparkOptions
 from flinkish.launch.spark_command import SparkCommand
-from flinkish.spark.start_settings import settings_of_start
+from flinkish.spark.start_settings import refused_sizes, settings_of_start
 
 CLUSTER, LOCAL = "spark://host:7077", "local[2]"
 SIZE = "taskmanager.memory.process.size"
@@ -105,6 +105,24 @@ def test_what_cannot_be_is_refused_with_its_key(tmp_path: Path, case: str) -> No
         settings(tmp_path, master, keys, options)
     for part in said:
         assert part in raised.value.message
+
+
+#: What Spark 4 has said, with local-cluster[2,1,900], spark.executor.memory=400m and spark.driver.memory=300m.
+SAID = {
+    "SparkException: Asked to launch cluster with 900 MiB/worker but requested 1024 MiB/executor": True,
+    "IllegalArgumentException: [INVALID_EXECUTOR_MEMORY] Executor memory 419430400 must be at least 471859200.": True,
+    "IllegalArgumentException: [INVALID_DRIVER_MEMORY] System memory 304087040 must be at least 471859200.": True,
+    "java.net.BindException: Address already in use": False,
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_sizes_with_which_spark_does_not_start_are_told_in_one_line(said: str) -> None:
+    found = refused_sizes(RuntimeError(f"An error occurred.\n: org.apache.spark.{said}\n\tat org.apache.spark.Main"))
+    assert (found is not None) == SAID[said]
+    if found is not None:
+        assert said.partition("Exception: ")[2].rpartition("] ")[2] in found.message
+        assert "\n" not in found.message and "spark.executor.memory" in found.message and not found.retryable
 
 
 def test_a_cluster_may_have_more_memory_than_the_drivers_machine(tmp_path: Path) -> None:
