@@ -223,7 +223,9 @@ def test_a_checkpoint_that_waits_for_a_slot_is_told_for_as_long_as_it_waits(
     def started(name: str) -> Any:
         env = environment(tmp_path / name, parallelism__default="1")
         source = DataGeneratorSource(lambda index: index, records_per_epoch=2)
-        env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers").map(held).uid("held")
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        # whose state is to be read
+        numbers.map(held).uid("held").key_by(lambda value: value % 2).reduce(lambda one, other: one + other).uid("sum")
         return env.execute_async(name)
 
     clients = client, _ = started("saved"), started("other")

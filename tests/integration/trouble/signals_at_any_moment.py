@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -143,7 +144,7 @@ class Starts:
             )
         try:
             if "timeout" not in trial.way:
-                _sent(trial, process.pid, lambda: process.poll() is None)
+                _sent(trial, process.pid)
             code = process.wait(max(began + trial.after_s + BOUND_S - time.monotonic(), 1))
             self.slowest_s = max(self.slowest_s, time.monotonic() - began - trial.after_s)
             wait_until(lambda: not _lives(process.pid), BOUND_S, "the end of all its processes")
@@ -166,34 +167,45 @@ class Starts:
     def _of_session(self, trial: Trial) -> int:
         """The exit code that a session process has heard of; its driver is not started again."""
         assert self._session is not None
-        before = {process.pid for process in self._session.drivers()}
-        status, answer = self._session.asked(f"/jars/{self._session.uploaded(PROGRAM)}/run", "POST", {})
-        assert status == 200, answer
-        began = time.monotonic()
-        driver = wait_until(
-            lambda: next((one for one in self._session.drivers() if one.pid not in before), None), BOUND_S, "a driver"
-        )
+        known, codes = set(self._drivers()), set(self._exits())
+        path = f"/jars/{self._session.uploaded(PROGRAM)}/run"
+        # it is answered when there is a job, or none can come any more
+        threading.Thread(target=self._session.asked, args=(path, "POST", {}), daemon=True).start()
+        driver = wait_until(lambda: next(iter(set(self._drivers()) - known), None), BOUND_S, "a driver")
         assert driver is not None
-        _sent(trial, driver.pid, driver.is_running)
-        wait_until(lambda: not driver.is_running(), BOUND_S, "the end of the driver")
+        began = time.monotonic()
+        _sent(trial, driver.pid)
+        wait_until(lambda: not driver.is_running(), trial.after_s + BOUND_S, "the end of the driver")
         self.slowest_s = max(self.slowest_s, time.monotonic() - began - trial.after_s)
-        job = answer["jobid"]
-        file = wait_until(lambda: next(self._session.jobs.glob(".flinkish/*.exit"), None), BOUND_S, "the exit code")
+        file = wait_until(lambda: next(iter(set(self._exits()) - codes), None), BOUND_S, "the exit code")
         assert file is not None
         code = int(file.read_text())
-        file.unlink()
         time.sleep(1.5)
-        assert not self._session.drivers(), f"{job} was started again"
+        assert not self._drivers(), "it was started again"
         return code
 
+    def _exits(self) -> list[Path]:
+        assert self._session is not None
+        return list(self._session.jobs.glob(".flinkish/*.exit"))
 
-def _sent(trial: Trial, pid: int, alive: object) -> None:
+    def _drivers(self) -> list[psutil.Process]:
+        """The programs that the shells of the session process run."""
+        assert self._session is not None
+        shells = psutil.Process(self._session.process.pid).children()
+        found = []
+        for shell in shells:
+            with suppress(psutil.Error):
+                found += shell.children()
+        return found
+
+
+def _sent(trial: Trial, pid: int) -> None:
     time.sleep(trial.after_s)
     for pause_s in (0.0, trial.again_s):
         if pause_s is not None:
             time.sleep(pause_s)
             with suppress(ProcessLookupError):
-                os.killpg(pid, trial.number) if trial.group else os.kill(pid, trial.number)
+                os.killpg(os.getpgid(pid), trial.number) if trial.group else os.kill(pid, trial.number)
 
 
 def _lives(group: int) -> bool:
@@ -208,7 +220,7 @@ def _lives(group: int) -> bool:
 def tried(folder: Path, count: int, seed: int, *, spark: bool, ways: tuple[str, ...], longest_s: float) -> list[str]:
     """Carry out so many trials, at most two at a time; returns those that were wrong, with the reason."""
     with ExitStack() as stack:
-        session = SessionUnderTest(folder) if "session" in ways else None
+        session = SessionUnderTest(folder, "web.submit.enable=true") if "session" in ways else None
         if session is not None:
             stack.callback(session.close)
         starts = Starts(folder, spark, session)
