@@ -71,13 +71,8 @@ class Program:
         tests."""
         from flinkish.jobmanager.signals import stopped_from_outside
 
-        if (
-            stopped_from_outside()
-            or self.empty
-            or self.is_explained
-            or error_display.was_shown()
-            or "pytest" in sys.modules
-        ):
+        is_told = error_display.was_shown() or stopped_from_outside()
+        if self.empty or self.is_explained or is_told or "pytest" in sys.modules:
             return
         print(
             f"flinkish: {self.size} operators, the last of them '{self._roots[-1].name}', were "
