@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -48,6 +49,7 @@ from flinkish.jobmanager.serving import serve
 from flinkish.jobmanager.signals import handle_again, stop_on_signals
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.driver import requested_replay
+from flinkish.launch.home import JOB_ID
 from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.stored.classes import files_here
 from flinkish.storage.files import is_directory
@@ -149,8 +151,8 @@ def _archives(configuration: Configuration, client: RunClient) -> list[JobObserv
 
 def _start_of(configuration: Configuration, name: str, plan: dict[str, Any]) -> JobStart:
     """What stands for the job until it has a run. Its id is that of its directory, unless a job of this process has it,
-    which is about to be asked for."""
-    settings, job_id = driver_settings(configuration), JobID()
+    which is about to be asked for; that of a first job may be given by whoever has started the driver."""
+    settings, job_id = driver_settings(configuration), JobID(os.environ.pop(JOB_ID, None))
     with suppress(FlinkishError, OSError, ValueError):
         if settings.job_dir is not None and is_local(settings.job_dir):
             path = directory_of_job(settings.job_dir, name)

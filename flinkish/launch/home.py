@@ -33,6 +33,8 @@ _DEFAULTS = "spark-defaults.conf"
 _LOGGING = "log4j2.properties"
 #: The environment variable that holds settings as JSON, or the name of a file that does.
 SETTINGS = "FLINKISH_SETTINGS"
+#: The environment variable with the id of the first job of a driver, which whoever starts it has given out already.
+JOB_ID = "FLINKISH_JOB_ID"
 #: The name of that file in the working directory of a driver in a cluster.
 SHIPPED_SETTINGS = "flinkish-settings.json"
 # files of settings are removed after this time, when no driver can be about to start with them

@@ -1,24 +1,29 @@
 """The drivers that the session process has started: they outlive it, and it finds them again.
 
     <folder>/.flinkish/ (`StartedDrivers`)
-    <folder>/.flinkish/NAME.lock         held by the driver of NAME, and by nobody else, for as long as it lives
+    <folder>/.flinkish/NAME.lock         held by the shell that waits for the driver of NAME; it has the shell's pid
     <folder>/.flinkish/NAME.exit         the exit code of its last driver
     <folder>/NAME/                       its job directory, with the program, driver.log and driver.log.1
 
-Rule: whether a driver lives is known by the lock, which it inherits, so no id of a process is ever mistaken for another
-one. How it has ended is written down by a shell that waits for it, whether the session process lives then or not. A
-driver is started again by its exit code alone (`RestartPolicy`).
+Rule: a driver lives as long as the shell that waits for it, which holds the lock and hands it on to nobody: a process
+that the driver leaves behind is no driver. How it has ended the shell says twice, by its own exit code to the session
+process that has started it, and to a later one by a file that is there, in its full size, before the driver is. A
+driver is started again by its exit code alone (`RestartPolicy`), and not once somebody has cancelled it. All waits are
+by a clock that nobody sets.
 """
 
 from __future__ import annotations
 
 import fcntl
 import logging
+import math
 import os
 import shutil
+import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,11 +31,14 @@ from pathlib import Path
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import session
 from flinkish.error_display import ExitCode
-from flinkish.errors import OperationError, message_of
+from flinkish.errors import FlinkishError, OperationError, message_of
 from flinkish.interpreter import FLINKISH, python_command
-from flinkish.launch.home import SETTINGS, settings_variable
+from flinkish.jobdir.fencing import Liveness, liveness_of
+from flinkish.jobdir.layout import Owner
+from flinkish.launch.home import JOB_ID, SETTINGS, settings_variable
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.storage.paths import FileKind
+from flinkish.storage.sealed import optional
 from flinkish.storage.stored_file import StoredFile
 
 _LOG = logging.getLogger("flinkish.Session")
@@ -54,8 +62,12 @@ _INTERRUPTED = 130
 #: The exit codes after which a job has not failed: it has come to its end, was asked to end, or runs elsewhere.
 _WANTED = (ExitCode.FINISHED, ExitCode.STOPPED, ExitCode.FENCED, _INTERRUPTED)
 
-#: Runs a command and writes its exit code down. What signals the whole group gets is for the command alone.
-_SHELL = 'trap : HUP INT TERM; "$@"; code=$?; echo "$code" > "$0.new" && mv "$0.new" "$0"'
+#: Seconds that a driver which was asked to end by SIGTERM has for it.
+KILL_S = 30.0
+#: Runs a command without the lock, which is the standard input, and writes its exit code over what is in the file, for
+#: which a full disk has room. What signals the whole group gets is for the command alone.
+_SHELL = 'trap : HUP INT TERM; "$@" </dev/null; code=$?; printf "%-8s" "$code" 1<>"$0"; exit "$code"'
+_BLANK = b" " * 8
 
 
 @dataclass(frozen=True)
@@ -113,10 +125,13 @@ class Child:
         program: the path of the program.
         settings: its settings, above those of the session process.
         upload: what was uploaded.
-        status: RUNNING, WAITING (for its restart), ENDED, or CANCELED (while it was waiting).
+        status: RUNNING, WAITING (for its restart), ENDED, CANCELED (while no driver had the job), or DELETED (its
+            directory was, while it ran).
         restarts: how many restarts there were in a row.
         restart_ms: when it is started again.
         code: the exit code of its last driver.
+        job_id: the id of its first job, which the driver gives it.
+        canceling: whether somebody has cancelled it, which holds for a driver that is being started, too.
     """
 
     name: str
@@ -130,11 +145,13 @@ class Child:
     restarts: int = 0
     restart_ms: int = 0
     code: int | None = None
+    job_id: str = optional("")
+    canceling: bool = optional(False)
 
     @property
     def has_ended(self) -> bool:
         """Whether it is not started again."""
-        return self.status in ("ENDED", "CANCELED")
+        return self.status in ("ENDED", "CANCELED", "DELETED")
 
 
 @dataclass(frozen=True)
@@ -161,7 +178,9 @@ class Children:
         settings: the settings of all drivers, below their own.
         policy: decides on restarts.
         environment: the environment variables of the session process.
-        clock: gives the times.
+        clock: gives the times that are written down.
+        clock_s: gives a time in seconds that never goes back, for waits.
+        forced: the settings of all drivers that nobody else sets.
     """
 
     def __init__(
@@ -171,24 +190,40 @@ class Children:
         policy: RestartPolicy,
         environment: Mapping[str, str],
         clock: Clock | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+        forced: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self._state = folder / STATE_FOLDER
-        self._settings = settings
+        self._settings, self._forced = settings, forced or {}
         self._policy = policy
         self._environment = {name: text for name, text in environment.items() if name not in _OWN_VARIABLES}
-        self._clock = clock or SystemClock()
+        self._clock, self._clock_s = clock or SystemClock(), clock_s
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        #: those that this process has started: whoever is their parent has to wait for them
-        self._processes: list[subprocess.Popen[bytes]] = []
+        #: name -> the shell that this process has started last for it: whoever is its parent has to wait for it
+        self._shells: dict[str, subprocess.Popen[bytes]] = {}
         started = StartedDrivers.read(str(self._state)) or StartedDrivers()
         self._children = {child.name: child for child in started.children}
+        self._is_written = True
+        #: name -> since when its driver runs, or when it is started again, by the clock that nobody sets
+        self._at_s = {child.name: self._clock_s() + self._until_ms(child) / 1000 for child in started.children}
+        #: name -> when its driver, which was asked to end, is killed; never if it has accepted that
+        self._kill_s: dict[str, float] = {}
         #: called when a driver has ended
         self.on_end: Callable[[], None] = lambda: None
 
+    def _until_ms(self, child: Child) -> int:
+        """How long ago the driver of an earlier session process began, or in which time it is started again. Whatever
+        was done to the machine's clock since, it has not begun in the future, and does not wait longer than ever."""
+        if child.status == "WAITING":
+            return min(max(0, child.restart_ms - self._clock.now_ms()), self._policy.max_ms)
+        return min(0, child.started_ms - self._clock.now_ms())
+
     def _write(self) -> None:
+        self._is_written = False
         StartedDrivers(list(self._children.values())).write(str(self._state))
+        self._is_written = True
 
     def watch(self) -> None:
         """Look after the drivers from now on, those of an earlier session process, too."""
@@ -215,13 +250,30 @@ class Children:
         """The status of a job that has begun and has no driver, as far as that was started here; None: it was not."""
         path = Path(directory)
         child = self.get(path.name) if path.parent == self.folder else None
-        if child is None:
-            return None
-        if child.status == "CANCELED":
-            return child.status
+        return None if child is None else self._status_of(child)
+
+    def _status_of(self, child: Child) -> str | None:
         if child.has_ended:
-            return "FAILED" if child.code not in (None, *_WANTED) else None
-        return "RESTARTING"
+            failed = child.status == "DELETED" or child.code not in (None, *_WANTED)
+            return child.status if child.status == "CANCELED" else "FAILED" if failed else None
+        return "CANCELLING" if child.canceling else "RESTARTING"
+
+    def without_job(self, directories: Collection[str]) -> list[tuple[Child, str]]:
+        """The programs that have no job yet, or not any more, and what there is to say of each.
+
+        Args:
+            directories: those in which there is a job.
+        """
+        found = []
+        for child in self.all():
+            path = self.folder / child.name
+            status = self._status_of(child) if child.job_id and str(path) not in directories else None
+            if status == "RESTARTING" and child.status == "RUNNING":
+                status = "INITIALIZING"
+            # who deletes the directory of a program that has ended wants to see no more of it
+            if status is not None and (not child.has_ended or child.status == "DELETED" or path.is_dir()):
+                found.append((child, status))
+        return found
 
     def submit(self, child: Child) -> Child:
         """Start a driver.
@@ -233,44 +285,56 @@ class Children:
             started = replace(child, started_ms=self._clock.now_ms())
             ended = [name for name, one in self._children.items() if one.has_ended]
             for name in ended[: max(0, len(ended) - MOST_ENDED)]:
-                del self._children[name]
+                del self._children[name], self._at_s[name]
                 for suffix in ("lock", "exit"):
                     (self._state / f"{name}.{suffix}").unlink(missing_ok=True)
             self._children[child.name] = started
-            self._write()
             try:
-                self._start(started)
-            except (OSError, ValueError) as error:
-                del self._children[child.name]
                 self._write()
+                self._start(started)
+            except (OSError, ValueError, FlinkishError) as error:
+                del self._children[child.name]
+                self._try_to_write()
                 raise OperationError(
                     f"the driver cannot be started: {message_of(error)}", where=str(self.folder / child.name)
                 ) from error
             return started
 
-    def give_up(self, directory: str) -> bool:
-        """Do not start the driver of a directory again that waits for its restart; whether there was one."""
+    def cancel(self, directory: str, asked: bool = False) -> bool:
+        """Cancel the job of a directory: it is not started again, and a driver that is being started ends. Whether
+        there is anything to cancel.
+
+        Args:
+            asked: whether its driver was asked, and has accepted it.
+        """
         path = Path(directory)
         with self._lock:
             child = self._children.get(path.name) if path.parent == self.folder else None
-            if child is None or child.status != "WAITING":
+            if child is None or child.has_ended:
                 return False
-            self._set(replace(child, status="CANCELED"))
+            if child.status == "WAITING":
+                self._set(replace(child, status="CANCELED"))
+            elif not child.canceling:
+                self._kill_s.update({child.name: math.inf} if asked else {})
+                self._set(replace(child, canceling=True))
             return True
 
     def look(self) -> None:
         """Look once whether drivers have ended or are to be started again."""
         ended = False
         with self._lock:
-            self._processes = [process for process in self._processes if process.poll() is None]
             for child in list(self._children.values()):
                 if not child.has_ended:
                     self._bound_log(child)
                 if child.status == "RUNNING" and not self._is_alive(child):
                     self._decide(child)
                     ended = True
-                elif child.status == "WAITING" and self._clock.now_ms() >= child.restart_ms:
+                elif child.status == "RUNNING" and child.canceling:
+                    self._end(child)
+                elif child.status == "WAITING" and self._clock_s() >= self._at_s[child.name]:
                     self._restart(child)
+            if not self._is_written:
+                self._try_to_write()
         if ended:
             self.on_end()
 
@@ -296,15 +360,30 @@ class Children:
 
     def _set(self, child: Child) -> None:
         self._children[child.name] = child
-        self._write()
+        self._try_to_write()
+
+    def _try_to_write(self) -> None:
+        """Write down what is known. Where that fails, as on a full disk, it holds all the same, and is tried again."""
+        was_written = self._is_written
+        try:
+            self._write()
+        except FlinkishError as error:
+            if was_written:
+                _LOG.warning("what became of drivers cannot be written down yet: %s", message_of(error))
 
     def _decide(self, child: Child) -> None:
         code = self._exit_code(child)
-        lived_ms = self._clock.now_ms() - child.started_ms
+        if code is None and self._owner_lives(child):
+            # somebody has killed the shell alone
+            return
+        lived_ms = int((self._clock_s() - self._at_s[child.name]) * 1000)
+        self._kill_s.pop(child.name, None)
+        is_there = (self.folder / child.name).is_dir()
         delay_ms = self._policy.delay_ms(code, child.restarts, lived_ms)
-        if delay_ms is None:
+        if delay_ms is None or child.canceling or not is_there:
             _LOG.info("the driver of %s has ended with the exit code %s", child.name, code)
-            return self._set(replace(child, status="ENDED", code=code))
+            status = "CANCELED" if child.canceling else "ENDED" if is_there else "DELETED"
+            return self._set(replace(child, status=status, code=code))
         row = self._policy.row(child.restarts, lived_ms)
         _LOG.warning(
             "the driver of %s has ended with the exit code %s; restart %s in %s s",
@@ -313,6 +392,7 @@ class Children:
             row + 1,
             delay_ms / 1000,
         )
+        self._at_s[child.name] = self._clock_s() + delay_ms / 1000
         restart_ms = self._clock.now_ms() + delay_ms
         self._set(replace(child, status="WAITING", code=code, restarts=row + 1, restart_ms=restart_ms))
 
@@ -324,7 +404,26 @@ class Children:
         except OSError as error:
             _LOG.warning("the driver of %s cannot be started: %s", child.name, message_of(error))
 
+    def _end(self, child: Child) -> None:
+        """Have a driver end that was cancelled and cannot be asked: by SIGTERM, and after a while by force."""
+        kill_s = self._kill_s.get(child.name)
+        if kill_s is None or self._clock_s() >= kill_s:
+            self._kill_s[child.name] = self._clock_s() + KILL_S
+            with suppress(OSError, ValueError):
+                # nobody but this shell, which leads its group, holds the lock
+                group = int((self._state / f"{child.name}.lock").read_text())
+                os.killpg(group, signal.SIGTERM if kill_s is None else signal.SIGKILL)
+
+    def _owner_lives(self, child: Child) -> bool:
+        try:
+            return liveness_of(Owner.read(str(self.folder / child.name))) is Liveness.ALIVE
+        except FlinkishError:
+            return False
+
     def _exit_code(self, child: Child) -> int | None:
+        shell = self._shells.pop(child.name, None)
+        if shell is not None and shell.wait() >= 0:
+            return shell.returncode
         try:
             return int((self._state / f"{child.name}.exit").read_text().strip())
         except (OSError, ValueError):
@@ -342,30 +441,34 @@ class Children:
 
     def _start(self, child: Child) -> None:
         directory, exit_file = self.folder / child.name, self._state / f"{child.name}.exit"
-        own = {**child.settings, "flinkish.job.dir": str(directory)}
-        variables = settings_variable({**self._settings, **own}, self._environment)
+        self._at_s[child.name] = self._clock_s()
+        self._shells.pop(child.name, None)
+        above = {**child.settings, **self._forced, "flinkish.job.dir": str(directory)}
+        variables = settings_variable({**self._settings, **above}, self._environment)
         environment = {**{name: text for name, text in self._environment.items() if name != SETTINGS}, **variables}
+        if child.job_id:
+            environment[JOB_ID] = child.job_id
         command = python_command(FLINKISH, "run", child.program, *child.arguments)
         lock = os.open(self._state / f"{child.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             # before it is begun: a process that is killed in between leaves a driver that is found
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(FileNotFoundError):
-                exit_file.unlink()
+            exit_file.write_bytes(_BLANK)
+            os.pwrite(lock, _BLANK, 0)
             log = os.open(directory / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                process = subprocess.Popen(
+                shell = subprocess.Popen(
                     ["/bin/sh", "-c", _SHELL, str(exit_file), *command],
-                    stdin=subprocess.DEVNULL,
+                    stdin=lock,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=directory,
                     env=environment,
                     start_new_session=True,
-                    pass_fds=(lock,),
                 )
             finally:
                 os.close(log)
+            os.pwrite(lock, f"{shell.pid:<8}".encode(), 0)
         finally:
             os.close(lock)
-        self._processes.append(process)
+        self._shells[child.name] = shell

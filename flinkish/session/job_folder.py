@@ -1,18 +1,21 @@
 """The job directories below a folder, as far as their files say what became of their jobs.
 
 Rule: nothing is written there, and a directory that cannot be read is left out: it is none, or it is damaged, which its
-driver says to who starts it.
+driver says to who starts it. What is remembered of a directory is of the driver that its owner's token names: one that
+was deleted and is used again is another one.
 """
 
 from __future__ import annotations
 
 import logging
 import posixpath
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from flinkish.errors import FlinkishError, message_of
-from flinkish.jobdir.fencing import Liveness, liveness_of
+from flinkish.jobdir.fencing import SILENCE_S, Liveness, liveness_of
 from flinkish.jobdir.layout import Job, JobEnd, Owner
 from flinkish.rest.access import is_loopback
 from flinkish.session.drivers import address_of
@@ -35,6 +38,7 @@ class StoredJob:
         path: of the directory.
         job_id: id and ``name`` of its job; None: it has not begun.
         driver: address and host of a driver that may answer for it; None: there is none.
+        process: tells the process of its last driver from all others, whatever address it has.
         is_owned: whether a driver may be at work here.
         end: how the job has ended for good, FINISHED or CANCELED; None: it has not.
         changed_ms: when its driver showed last that it is alive.
@@ -44,6 +48,7 @@ class StoredJob:
     job_id: str | None
     name: str
     driver: tuple[str, str] | None
+    process: str
     is_owned: bool
     end: str | None
     changed_ms: int
@@ -54,21 +59,29 @@ class JobFolder:
 
     Args:
         path: the folder, on any storage.
+        clock_s: gives a time in seconds that never goes back.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.path = path
-        #: path of a directory -> id and name of its job, which stay the same
-        self._jobs: dict[str, tuple[str, str]] = {}
+        self._clock_s = clock_s
+        #: (path of a directory, token of its owner) -> id and name of its job, which stay the same
+        self._jobs: dict[tuple[str, str], tuple[str, str]] = {}
+        #: the same -> the last sign of life, and since when there is no other one
+        self._heard: dict[tuple[str, str], tuple[object, float]] = {}
 
     def read(self) -> list[StoredJob]:
         """All jobs of the folder."""
-        found = []
+        found, jobs, heard = [], self._jobs, self._heard
+        self._jobs, self._heard = {}, {}
         for path in self._directories(self.path):
             for directory in (path, *self._directories(posixpath.join(path, _FURTHER))):
-                job = self._job(directory)
-                if job is not None:
-                    found.append(job)
+                owner = self._read(directory, Owner)
+                if owner is not None:
+                    key = directory, owner.token
+                    self._jobs |= {key: jobs[key]} if key in jobs else {}
+                    self._heard |= {key: heard[key]} if key in heard else {}
+                    found.append(self._job(directory, owner))
         return found
 
     def _directories(self, path: str) -> list[str]:
@@ -79,26 +92,33 @@ class JobFolder:
             return []
         return sorted(one.path for one in entries if one.is_directory and not one.name.startswith("."))
 
-    def _job(self, path: str) -> StoredJob | None:
-        owner = self._read(path, Owner)
-        if path not in self._jobs and owner is not None:
+    def _job(self, path: str, owner: Owner) -> StoredJob:
+        key = path, owner.token
+        if key not in self._jobs:
             job = self._read(path, Job)
             if job is not None:
-                self._jobs[path] = job.job_id, job.name
-        if owner is None:
-            return None
-        job_id, name = self._jobs.get(path, (None, posixpath.basename(path)))
+                self._jobs[key] = job.job_id, job.name
+        job_id, name = self._jobs.get(key, (None, posixpath.basename(path)))
         driver, owned = _driver_of(owner)
+        owned = owned and not (liveness_of(owner) is Liveness.SILENT and self._silent_s(key, owner) > SILENCE_S)
         end = None if owned else self._read(path, JobEnd)
         return StoredJob(
             path,
             job_id,
             name,
             driver,
+            f"{owner.machine or owner.host}/{owner.pid}/{owner.started}",
             owned,
             None if end is None else end.status,
             int(owner.renewed_s * 1000),
         )
+
+    def _silent_s(self, key: tuple[str, str], owner: Owner) -> float:
+        """For how long an owner on another machine has been watched without a sign of life."""
+        sign, now_s = (owner.renewals, owner.renewed_s), self._clock_s()
+        if self._heard.get(key, (None, 0.0))[0] != sign:
+            self._heard[key] = sign, now_s
+        return now_s - self._heard[key][1]
 
     def _read(self, directory: str, kind: type[F]) -> F | None:
         try:

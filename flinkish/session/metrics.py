@@ -1,13 +1,15 @@
 """The metrics of all drivers in Prometheus' text format, as one scrape: a driver that was started by the session
 process listens where nobody else knows.
 
-Rule: the format wants all samples of a name together, and each set of labels once. What drivers tell of themselves as
+Rule: the format wants all samples of a name together, and each set of labels once; its lines end with a line feed and
+with nothing else that Python takes for the end of a line. What drivers tell of themselves as
 JobManagers is left out: to who scrapes, the session process is the JobManager.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Mapping
 
 from flinkish.rest.route import Text
@@ -34,10 +36,12 @@ def scrape(drivers: Iterable[Driver], own: Mapping[str, int], host: str) -> Text
     threads = [threading.Thread(target=ask, args=(driver,), daemon=True) for driver in drivers]
     for thread in threads:
         thread.start()
+    deadline_s = time.monotonic() + SCRAPE_S
     for thread in threads:
-        thread.join(SCRAPE_S / len(threads))
+        thread.join(max(0.0, deadline_s - time.monotonic()))
     lines = [f'{_OF_JOBMANAGER}{name}{{host="{host}"}} {value}.0' for name, value in own.items()]
-    return Text("\n".join([*lines, merged(texts[url] for url in sorted(texts))]), _CONTENT_TYPE)
+    in_time = dict(texts)
+    return Text("\n".join([*lines, merged(in_time[url] for url in sorted(in_time))]), _CONTENT_TYPE)
 
 
 def merged(texts: Iterable[str]) -> str:
@@ -45,7 +49,7 @@ def merged(texts: Iterable[str]) -> str:
     #: name -> its lines, by what makes each one the only one of its kind
     found: dict[str, dict[str, str]] = {}
     for text in texts:
-        for line in text.splitlines():
+        for line in text.split("\n"):
             if line.startswith("# "):
                 kind, (name, *_) = line[:6], (*line.split(" ")[2:3], "")
             else:

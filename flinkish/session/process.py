@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,7 +24,7 @@ from flinkish.rest.endpoint import RestEndpoint, is_installed
 from flinkish.rest.served_jobs import ServedJobs
 from flinkish.rest.views.driver import DriverLog
 from flinkish.session.archives import Archives
-from flinkish.session.children import STATE_FOLDER, Children, RestartPolicy
+from flinkish.session.children import STATE_FOLDER, Child, Children, RestartPolicy
 from flinkish.session.drivers import Driver, Tokens
 from flinkish.session.job_folder import JobFolder
 from flinkish.session.registry import Registry
@@ -38,7 +38,7 @@ from flinkish.storage.stores import storage_errors
 _THREADS = 32
 #: The settings of the session process that its drivers do not get; they have their own.
 _OWN_SETTINGS = ("rest.", "web.submit.", "web.upload.", "security.ssl.rest.", "historyserver.", "flinkish.jobmanager.")
-#: What the REST API of each driver is set to: it is reached through the session process.
+#: What the REST API of each driver is set to, whatever a request asks for: it is reached through the session process.
 _OF_DRIVERS = {
     rest.ENABLED.key: "true",
     rest.TOKEN.key: "auto",
@@ -106,8 +106,9 @@ class SessionProcess:
         self._children: Children | None = None
         if self._lock is not None:
             shared = {key: text for key, text in settings.items() if not key.startswith(_OWN_SETTINGS)}
-            shared |= {**_OF_DRIVERS, cluster.ARCHIVE_DIRECTORY.key: archived[0]}
-            self._children = Children(Path(self.folder), shared, RestartPolicy.of(configuration), environment)
+            forced = {**_OF_DRIVERS, cluster.ARCHIVE_DIRECTORY.key: archived[0]}
+            policy = RestartPolicy.of(configuration)
+            self._children = Children(Path(self.folder), shared, policy, environment, forced=forced)
         archives, tokens = Archives(archived), Tokens(configuration)
         registry = Registry(
             JobFolder(self.folder),
@@ -184,6 +185,10 @@ class _NoRestarts:
     def status(self, directory: str) -> str | None:
         """Nothing is known."""
         return None
+
+    def without_job(self, directories: Collection[str]) -> Sequence[tuple[Child, str]]:
+        """There are no programs."""
+        return ()
 
 
 def _archive_directories(configuration: Configuration, folder: str) -> list[str]:

@@ -2,7 +2,9 @@
 the files of their directories are left.
 
 Rule: each source is asked once a second at most, and of two that know a job the one that is nearer to it counts: its
-driver, its archive, its directory. A driver that does not answer leaves its jobs in the list, as RECONCILING.
+driver, its archive, its directory, and the session process where it has started a program that has no job. A driver
+that does not answer leaves its jobs in the list, as RECONCILING, and one that answers is asked whatever became of its
+directory. How a job has ended is a fact once its driver has said it, whether it could be written down or not.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from flinkish.rest.views.shapes import ENDED, TASK_STATES
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.session.archives import Archives
+from flinkish.session.children import Child
 from flinkish.session.drivers import FRESH_S, LIST_S, Driver
 from flinkish.session.job_folder import JobFolder, StoredJob
 from flinkish.storage.paths import is_local
@@ -38,6 +41,9 @@ class Restarts(Protocol):
     def status(self, directory: str) -> str | None:
         """The status of the job of a directory that has no driver: RESTARTING, FAILED; None: nothing is known."""
 
+    def without_job(self, directories: Collection[str]) -> Sequence[tuple[Child, str]]:
+        """The programs without a job in one of these directories, and the status of each."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -53,6 +59,12 @@ class Snapshot:
     directories: Mapping[str, StoredJob] = field(default_factory=dict)
     #: all drivers that may answer
     all_drivers: tuple[Driver, ...] = ()
+
+    @property
+    def running(self) -> int:
+        """How many jobs have not ended and have a driver that lives, as far as is known."""
+        owned = {job.job_id for job in self.directories.values() if job.is_owned} | self.drivers.keys()
+        return sum(line["state"] not in ENDED and job_id in owned for job_id, line in self.jobs.items())
 
 
 class Registry:
@@ -89,8 +101,11 @@ class Registry:
         self._looked_s: float | None = None
         self._found: list[StoredJob] = []
         self._ended: tuple[Json, ...] = ()
-        #: address -> the driver
-        self._drivers: dict[str, Driver] = {}
+        #: address, host and process -> the driver, and its directories
+        self._drivers: dict[tuple[str, str, str], Driver] = {}
+        self._paths: dict[tuple[str, str, str], set[str]] = {}
+        #: (process, id of a job) -> how the job has ended in it
+        self._ends: dict[tuple[str, str], str] = {}
         self._snapshot = Snapshot()
         self._made_s: float | None = None
 
@@ -121,6 +136,13 @@ class Registry:
         lines = () if driver is None else driver.jobs
         return min(((line["start-time"], line["jid"]) for line in lines), default=(0, None))[1]
 
+    def cancelled(self, job_id: str) -> None:
+        """The driver of a job has accepted that it is cancelled."""
+        with self._lock:
+            for job in self._found:
+                if job.job_id == job_id:
+                    self._ends.setdefault((job.process, job_id), "CANCELED")
+
     def forget(self) -> None:
         """Let the next one who asks see what has changed just now."""
         with self._lock:
@@ -140,12 +162,17 @@ class Registry:
             self._looking.start()
             if self._is_local or begun_s is None:
                 self._looking.join(_LOOK_S)
-        found = self._found
-        wanted = {job.driver for job in found if job.driver is not None}
-        self._drivers = {
-            url: known if (known := self._drivers.get(url)) and known.host == host else self._driver(url, host)
-            for url, host in sorted(wanted)
-        }
+        found, paths = self._found, dict[tuple[str, str, str], set[str]]()
+        for job in found:
+            if job.driver is not None:
+                paths.setdefault((*job.driver, job.process), set()).add(job.path)
+        there = {job.path for job in found}
+        for key, driver in self._drivers.items():
+            # whoever deletes the directory of a driver does not end it
+            if not driver.is_gone and not self._paths[key] & there:
+                paths.setdefault(key, self._paths[key])
+        self._paths = paths
+        self._drivers = {key: self._drivers.get(key) or self._driver(*key[:2]) for key in sorted(paths)}
 
     def _read(self) -> None:
         try:
@@ -156,10 +183,17 @@ class Registry:
     def _merged(self) -> Snapshot:
         found = {job.job_id: self._of_directory(job) for job in self._found if job.job_id is not None}
         found.update((line["jid"], line) for line in self._ended)
+        for child, status in self._restarts.without_job({job.path for job in self._found if job.job_id is not None}):
+            found.setdefault(child.job_id, self._line(child.job_id, child.name, child.started_ms, status))
+        there = {job.path for job in self._found}
         of_drivers: dict[str, Driver] = {}
         managers: dict[str, tuple[Json, Driver]] = {}
-        for driver in self._drivers.values():
+        for key, driver in self._drivers.items():
+            if driver.is_gone and not self._paths[key] & there:
+                continue
             for line in driver.jobs:
+                if line["state"] in ENDED:
+                    self._ends[key[2], line["jid"]] = line["state"]
                 if driver.is_gone and found.get(line["jid"], {}).get("state") in ENDED:
                     continue
                 shown = _reconciling(line) if driver.is_silent else line
@@ -170,8 +204,11 @@ class Registry:
                 managers.setdefault(manager["id"], (manager, driver))
         # a driver that has not said anything yet
         for job in self._found:
-            if job.job_id is not None and job.driver is not None and job.driver[0] in self._drivers:
-                of_drivers.setdefault(job.job_id, self._drivers[job.driver[0]])
+            key = (*(job.driver or ("", "")), job.process)
+            if job.job_id is not None and key in self._drivers:
+                of_drivers.setdefault(job.job_id, self._drivers[key])
+        known = {job.process for job in self._found}
+        self._ends = {key: state for key, state in self._ends.items() if key[0] in known}
         ordered = sorted(found.values(), key=_order)
         directories = {job.path: job for job in self._found}
         all_drivers = tuple(self._drivers.values())
@@ -179,21 +216,26 @@ class Registry:
 
     def _of_directory(self, job: StoredJob) -> Json:
         """A job of which only its directory tells."""
+        assert job.job_id is not None, "it has begun"
+        told = self._ends.get((job.process, job.job_id))
         if job.is_owned:
             status = "RECONCILING"
         else:
-            status = job.end or self._restarts.status(job.path) or "SUSPENDED"
+            status = job.end or told or self._restarts.status(job.path) or "SUSPENDED"
+        return self._line(job.job_id, job.name, job.changed_ms, status)
+
+    def _line(self, job_id: str, name: str, changed_ms: int, status: str) -> Json:
         now_ms = self._clock.now_ms()
         return {
-            "jid": job.job_id,
-            "name": job.name,
+            "jid": job_id,
+            "name": name,
             "jobType": "STREAMING",
             "schedulerType": "Default",
-            "start-time": job.changed_ms,
-            "end-time": job.changed_ms if status in ENDED else -1,
-            "duration": 0 if status in ENDED else max(0, now_ms - job.changed_ms),
+            "start-time": changed_ms,
+            "end-time": changed_ms if status in ENDED else -1,
+            "duration": 0 if status in ENDED else max(0, now_ms - changed_ms),
             "state": status,
-            "last-modification": job.changed_ms,
+            "last-modification": changed_ms,
             "tasks": {**{state.lower(): 0 for state in TASK_STATES}, "total": 0},
             "pending-operators": 0,
         }

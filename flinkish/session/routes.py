@@ -120,17 +120,24 @@ class SessionApi:
             jobs = self._registry.jobs()
             driver = jobs.drivers.get(job_id)
             if driver is None:
-                break
+                if not cancels:
+                    break
+                # one may have begun just now
+                self._registry.forget()
+                continue
             answer = _forwarded_or_gone(driver, method, found[0], query, headers, body)
             if answer is None or method != "GET" or cancels:
                 self._registry.forget()
             if answer is not None:
+                if cancels and answer.status < 300:
+                    self._registry.cancelled(job_id)
+                    self._cancel(jobs, job_id, asked=True)
                 return answer
             # it has ended just now; there may be another one
         line = jobs.jobs.get(job_id)
         if line is None:
             raise NotFoundError(f"Job {job_id} not found")
-        if cancels and self._give_up(jobs, job_id):
+        if cancels and line["state"] not in ENDED and self._cancel(jobs, job_id, asked=False):
             return Answer(202, b"{}")
         if method != "GET" or cancels:
             raise ConflictError(f"Job {job_id} has no driver: it is {line['state']}.")
@@ -142,13 +149,18 @@ class SessionApi:
             )
         return unless_known(Answer(200, value.encode()), headers)
 
-    def _give_up(self, jobs: Snapshot, job_id: str) -> bool:
-        """Whether the job was waiting for the restart of its driver, which is given up."""
-        directories = [path for path, one in jobs.directories.items() if one.job_id == job_id]
-        given_up = self._children is not None and any(map(self._children.give_up, directories))
-        if given_up:
-            self._registry.forget()
-        return given_up
+    def _cancel(self, jobs: Snapshot, job_id: str, asked: bool) -> bool:
+        """Whether the session process sees to the end of a job: one that has no driver yet that could be asked, or
+        whose driver has accepted it. It is not started again then, unless its program has further jobs that go on."""
+        if self._children is None:
+            return False
+        own = {str(self._children.folder / one.name) for one in self._children.all() if one.job_id == job_id}
+        found = own | {path for path, one in jobs.directories.items() if one.job_id == job_id}
+        others = {path for path, one in jobs.directories.items() if one.is_owned} - found if asked else ()
+        alone = [path for path in found if not any(other.startswith(f"{path}/") for other in others)]
+        cancelled = any([self._children.cancel(path, asked) for path in alone])
+        self._registry.forget()
+        return cancelled
 
     def _archived(self, line: Json, kind: str, job_id: str, rest: str) -> str | None:
         """The JSON for a job without a driver; None: nobody knows it."""
@@ -255,7 +267,7 @@ class SessionApi:
     def _metrics(self, asked: Asked) -> Text:
         overview = self._overview(asked)
         own = {
-            "numRunningJobs": overview["jobs-running"],
+            "numRunningJobs": self._registry.jobs().running,
             "numRegisteredTaskManagers": overview["taskmanagers"],
             "taskSlotsTotal": overview["slots-total"],
             "taskSlotsAvailable": overview["slots-available"],

@@ -101,7 +101,8 @@ class Submission:
             with storage_errors("write", str(directory)):
                 make_private(str(directory))
                 program = place(upload, directory / _PROGRAM)
-            return self._children.submit(Child(name, str(program), arguments, settings, upload.id, now_ms))
+            child = Child(name, str(program), arguments, settings, upload.id, now_ms, job_id=uuid.uuid4().hex)
+            return self._children.submit(child)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
@@ -128,7 +129,8 @@ class Submission:
                 )
             if self._clock_s() >= deadline_s:
                 raise ConflictError(
-                    f"The program has no job after {SUBMIT_S:g} s, and goes on: see {directory / LOG_FILE}."
+                    f"The program has no job after {SUBMIT_S:g} s, and goes on as {child.job_id}, INITIALIZING: see "
+                    f"{directory / LOG_FILE}."
                 )
             time.sleep(_LOOK_S)
 
@@ -207,7 +209,7 @@ def tail(log: Path) -> str:
         with log.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _SHOWN))
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            lines = file.read().decode("utf-8", "replace").split("\n")
     except OSError:
         return ""
     return redact("\n".join(lines[1:] if size > _SHOWN else lines))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from flinkish.jobdir.fencing import this_process
 from flinkish.rest.api import Answer
+from flinkish.session.children import Child
 from flinkish.session.drivers import DriverError
 from flinkish.storage.sealed import sealed
 
@@ -99,13 +100,18 @@ class FakeRestarts:
 
     def __init__(self, **statuses: str) -> None:
         self.statuses = statuses
-        self.given_up: list[str] = []
+        self.cancelled: list[tuple[str, bool]] = []
+        self.programs: list[tuple[Child, str]] = []
 
     def status(self, directory: str) -> str | None:
         return self.statuses.get(Path(directory).name)
 
-    def give_up(self, directory: str) -> bool:
-        waits = self.status(directory) == "RESTARTING"
-        if waits:
-            self.given_up.append(Path(directory).name)
-        return waits
+    def without_job(self, directories: Collection[str]) -> list[tuple[Child, str]]:
+        return [one for one in self.programs if not any(Path(path).name == one[0].name for path in directories)]
+
+    def all(self) -> tuple[Child, ...]:
+        return tuple(child for child, _ in self.programs)
+
+    def cancel(self, directory: str, asked: bool = False) -> bool:
+        self.cancelled.append((Path(directory).name, asked))
+        return self.status(directory) == "RESTARTING" or any(one.name == Path(directory).name for one in self.all())

@@ -28,10 +28,25 @@ def remember(folder: Path, *children: Child) -> None:
     StartedDrivers(list(children)).write(str(folder / ".flinkish"))
 
 
-def children(folder: Path, clock: ManualClock | None = None, **environment: str) -> Children:
+class Clocks:
+    """The clock of the machine, which may be set, and one that never goes back."""
+
+    def __init__(self, now_ms: int = 1_000) -> None:
+        self.machine, self.now_s = ManualClock(now_ms), 0.0
+
+    def advance(self, seconds: float) -> None:
+        self.machine.advance(int(seconds * 1_000))
+        self.now_s += seconds
+
+
+def children(
+    folder: Path, clocks: Clocks | None = None, policy: RestartPolicy = RestartPolicy(attempts=1), **environment: str
+) -> Children:
     (folder / ".flinkish").mkdir(exist_ok=True)
-    settings = {"execution.target": "minicluster"}
-    return Children(folder, settings, RestartPolicy(attempts=1), {**os.environ, **environment}, clock)
+    settings, times = {"execution.target": "minicluster"}, clocks or Clocks()
+    given = {"clock": times.machine, "clock_s": lambda: times.now_s} if clocks else {}
+    forced = {"rest.bind-address": "127.0.0.1"}
+    return Children(folder, settings, policy, {**os.environ, **environment}, forced=forced, **given)  # type: ignore[arg-type]
 
 
 def exit_with(folder: Path, code: str) -> None:
@@ -54,9 +69,10 @@ def test_a_driver_that_has_ended_while_nobody_looked_is_decided_on(
     code: str | None, status: str, told: str | None, tmp_path: Path
 ) -> None:
     remember(tmp_path, child())
+    (tmp_path / "job").mkdir()
     if code is not None:
         exit_with(tmp_path, code)
-    known = children(tmp_path, ManualClock(1_000))
+    known = children(tmp_path, Clocks())
     known.look()
     assert [one.status for one in known.all()] == [status]
     assert known.status(str(tmp_path / "job")) == told
@@ -69,15 +85,15 @@ def test_of_other_directories_nothing_is_known(tmp_path: Path) -> None:
     known = children(tmp_path)
     assert known.status(str(tmp_path / "other")) is None
     assert known.status(str(tmp_path / "deeper" / "job")) is None
-    assert not known.give_up(str(tmp_path / "job")), "it waits for nothing"
+    assert not known.cancel(str(tmp_path / "other")), "it is not there"
 
 
 def test_a_restart_that_is_given_up_does_not_come(tmp_path: Path) -> None:
     remember(tmp_path, child(status="WAITING", restart_ms=2_000))
-    clock = ManualClock(1_000)
-    known = children(tmp_path, clock)
-    assert known.give_up(str(tmp_path / "job")) and not known.give_up(str(tmp_path / "job"))
-    clock.advance(10_000)
+    clocks = Clocks()
+    known = children(tmp_path, clocks)
+    assert known.cancel(str(tmp_path / "job")) and not known.cancel(str(tmp_path / "job"))
+    clocks.advance(10)
     known.look()
     assert [one.status for one in known.all()] == [known.status(str(tmp_path / "job"))] == ["CANCELED"]
     assert not (tmp_path / ".flinkish/job.lock").exists()
@@ -116,7 +132,7 @@ def test_the_log_of_a_driver_is_bounded_while_it_runs(tmp_path: Path, monkeypatc
     remember(tmp_path, child(status="WAITING", restart_ms=5_000), child("no-log", status="WAITING", restart_ms=5_000))
     (tmp_path / "job").mkdir()
     log = tmp_path / "job/driver.log"
-    known = children(tmp_path, ManualClock(1_000))
+    known = children(tmp_path, Clocks())
     with log.open("a") as printed:
         for line in range(1_000):
             print(line, file=printed, flush=True)
@@ -132,7 +148,8 @@ def test_a_driver_gets_its_settings_and_no_secret_of_the_session(tmp_path: Path)
     (tmp_path / "job").mkdir()
     token = {"FLINK_REST_CLIENT_HEADERS": "Authorization:Bearer of-the-session", "OWN": "1"}
     known = children(tmp_path, FLINKISH_SETTINGS='{"parallelism.default": "7", "a.b": "c"}', **token)
-    known.submit(Child("job", str(program), [], {"parallelism.default": "2"}, "upload", 0))
+    asked = {"parallelism.default": "2", "rest.bind-address": "0.0.0.0", "flinkish.job.dir": "/elsewhere"}
+    known.submit(Child("job", str(program), [], asked, "upload", 0))
     log = tmp_path / "job/driver.log"
     environment = json.loads(wait_until(log.read_text, TIMEOUT_S, "its environment"))
     assert environment["OWN"] == "1" and environment["PATH"] == os.environ["PATH"]
@@ -141,6 +158,7 @@ def test_a_driver_gets_its_settings_and_no_secret_of_the_session(tmp_path: Path)
         "execution.target": "minicluster",
         "flinkish.job.dir": str(tmp_path / "job"),
         "parallelism.default": "2",
+        "rest.bind-address": "127.0.0.1",
         "a.b": "c",
     }
     assert log.stat().st_mode & 0o777 == 0o600
@@ -151,7 +169,7 @@ def test_a_driver_gets_its_settings_and_no_secret_of_the_session(tmp_path: Path)
     assert [one.status for one in again.all()] == ["RUNNING"]
     os.kill(_pid_of(program), signal.SIGKILL)
     wait_until(lambda: again.look() or again.all()[0].status == "WAITING", TIMEOUT_S, "the end to be seen")
-    assert again.all()[0].code == 137 and again.give_up(str(tmp_path / "job"))
+    assert again.all()[0].code == 137 and again.cancel(str(tmp_path / "job"))
 
 
 def _pid_of(program: Path) -> int:

@@ -128,7 +128,7 @@ def test_the_metrics_of_all_drivers_are_one_scrape(session: Session) -> None:
     session.driver.answer = Answer(200, told.encode())
     answer = session.api.answer("GET", "/metrics", "", KNOWN, b"")
     lines = answer.body.decode().splitlines()
-    assert lines[0] == 'flink_jobmanager_numRunningJobs{host="host"} 2.0'
+    assert lines[0] == 'flink_jobmanager_numRunningJobs{host="host"} 1.0'
     assert lines[4:] == ["# HELP flink_a a", "# TYPE flink_a gauge", 'flink_a{n="1"} 1.0']
     session.driver.answer = DriverError("It hangs.")
     assert session.api.answer("GET", "/metrics", "", KNOWN, b"").body.count(b"\n") == 4
@@ -223,7 +223,7 @@ def test_a_job_that_waits_for_its_restart_is_cancelled_by_giving_that_up(
     method: str, path: str, session: Session
 ) -> None:
     assert session.ask(method, path) == (202, {})
-    assert session.children.given_up == ["waits"]
+    assert session.children.cancelled == [("waits", False)]
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_who_may_not_ask_is_told_nothing_and_nothing_is_forwarded(headers: Mappi
     for method, path in PATHS:
         code, answer = session.ask(method, path, {}, headers=headers)
         assert code in (401, 403) and list(answer) == ["errors"], path
-    assert session.driver.asked == [] and session.children.given_up == [] and session.children.submitted == []
+    assert session.driver.asked == [] and session.children.cancelled == [] and session.children.submitted == []
 
 
 TRAVERSALS = ("..", "%2e%2e", "..%2F..%2Fetc%2Fpasswd", "%2Fetc%2Fpasswd", "a%00b", "..%5C..", "%ff%fe", "%0d%0aX:y")
