@@ -444,7 +444,7 @@ class FencedError(FinalOperationError):
 
 
 class JobDirectoryError(FinalOperationError):
-    """The job directory cannot be made, or this user may not write it."""
+    """The job directory cannot be made, this user may not write it, or it was deleted under its driver."""
 
 
 class ConnectionFailedError(OperationError, ConnectionError):

@@ -3,8 +3,10 @@ table of its job.
 
 Rule: a driver has lost the job as soon as the Delta log of the table has a later version that is a claim. The usual
 check only looks whether the file of the next version exists: it reads nothing and needs no Spark. That the driver's own
-version is still there, so that the log was not deleted or put back, is looked at by each check on local file systems;
-elsewhere, where each look is a request, by the first check in a process and once a minute. Versions that are no claims
+claim is still there, so that the log was not deleted, put back or begun anew by another driver, is looked at by each
+check on local file systems; elsewhere, where each look is a request, by the first check in a process and once a minute.
+The claim is known by what is in it, never by its number alone: in a directory that was deleted and is used again,
+another driver has the same. A driver that has lost its claim cannot get it back. Versions that are no claims
 (OPTIMIZE, VACUUM) are passed over. Where the log was cleaned up, the names of the remaining files tell which version is
 the latest.
 """
@@ -15,12 +17,20 @@ import os
 import posixpath
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from flinkish.delta.log import AS_WRITTEN, DeltaLog
-from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, FlinkishError, OperationError
-from flinkish.storage.paths import is_local
+from flinkish.errors import (
+    ConnectionFailedError,
+    FencedError,
+    FinalOperationError,
+    FlinkishError,
+    JobDirectoryError,
+    OperationError,
+)
+from flinkish.storage.paths import is_local, local_path
 from flinkish.storage.sealed import json_as
 
 #: How long a process on storage that is not local checks only for the next version, in seconds.
@@ -97,11 +107,20 @@ class DeltaFence:
         self._host = socket.gethostname()
         #: up to this version there is no later claim
         self._seen = token
+        #: how the file of the claim looks from outside, where it has changed it is read; None: it is not local
+        self._file = self._looks()
 
     @property
     def token(self) -> int:
         """The fencing token: the version of the table that is this driver's claim."""
         return self._token
+
+    def _looks(self) -> tuple[int, int] | None:
+        path = local_path(self._log.file(self._token))
+        with suppress(OSError):
+            found = None if path is None else os.stat(path)
+            return None if found is None else (found.st_ino, found.st_mtime_ns)
+        return None
 
     def check(self) -> None:
         """Refuse to go on if this driver has lost the job.
@@ -109,7 +128,8 @@ class DeltaFence:
         Raises:
             FencedError: another driver has claimed the job since.
             FinalOperationError: this machine, which is not the driver's, does not have the job directory.
-            OperationError: the table cannot be read (then a ConnectionFailedError), or has lost this driver's claim.
+            JobDirectoryError: the table has lost this driver's claim: the directory was deleted or put back.
+            OperationError: the table cannot be read (a ConnectionFailedError), or is damaged.
         """
         try:
             if self._is_newest():
@@ -128,7 +148,7 @@ class DeltaFence:
         """Whether the cheap look is enough to say that there is no later version."""
         if is_local(self._log.table):
             there, newer = self._log.has(self._seen, self._seen + 1)
-            return there and not newer
+            return there and not newer and self._looks() == self._file
         if time.monotonic() >= _suffices_until_s.get((self._log.table, self._token), 0.0):
             return False
         return not self._log.has(self._seen + 1)[0]
@@ -142,12 +162,14 @@ class DeltaFence:
                 expected="a directory that all machines of the cluster reach, as on NFS, HDFS or an object store",
                 hint="set flinkish.job.dir to one; an existing directory may be moved there while no driver runs",
             )
-        if not versions or versions[-1] < self._seen:
-            raise OperationError(
+        looks = self._looks()
+        if not versions or versions[-1] < self._seen or not self._is_own(versions):
+            raise JobDirectoryError(
                 f"the fencing table {self._log.table} has lost this driver's claim (version {self._token})",
                 where=self._where(),
-                expected="a table that nobody deletes or puts back while a driver runs",
-                hint="start the job again, it then makes a new claim",
+                expected="a job directory that nobody deletes or puts back while a driver runs",
+                hint="this driver can write nothing any more, and started again in an empty directory the job would "
+                "begin anew: put the directory back from a copy, or start in a new one from a savepoint",
             )
         for version in versions:
             if version <= self._seen:
@@ -159,7 +181,15 @@ class DeltaFence:
                 last = versions[-1], None
             if last is not None:
                 raise self._lost(*last)
-        self._seen = versions[-1]
+        self._seen, self._file = versions[-1], looks
+
+    def _is_own(self, versions: list[int]) -> bool:
+        """Whether the claim of this number, if the log still has it, is that of this driver."""
+        try:
+            claim = self._log.claim(self._token) if self._token in versions else None
+        except FileNotFoundError:
+            claim = None
+        return claim is None or claim.owner == self._owner
 
     def _last_claim(self, versions: list[int]) -> tuple[int, Claim | None]:
         for version in reversed(versions):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.core.source import Source
-from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, SparkLostError
+from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, JobDirectoryError, SparkLostError
 from flinkish.jobdir.checks import with_free_space
 from flinkish.jobdir.connect_server import ServerEnd, StopRequest
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
@@ -208,7 +208,8 @@ class QueryAttempt(EpochListener):
 
     @contextmanager
     def _fenced_first(self) -> Iterator[None]:
-        """A newer driver moves the query's files away, which is then the cause of whatever fails within the block."""
+        """A newer driver moves the query's files away, or somebody deletes them, which is then the cause of whatever
+        fails within the block."""
         try:
             yield
         except Exception as error:
@@ -253,10 +254,10 @@ class QueryAttempt(EpochListener):
         if committed:
             self._take_reports(self.location.first_epoch + committed[-1])
 
-    def _fenced(self) -> FencedError | None:
+    def _fenced(self) -> FlinkishError | None:
         try:
             self.directory.check_owner(self.job.name)
-        except FencedError as fenced:
+        except (FencedError, JobDirectoryError) as fenced:
             return fenced
         except FlinkishError:
             return None

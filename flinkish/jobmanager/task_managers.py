@@ -72,6 +72,10 @@ def this_process() -> ExecutorStatus:
     )
 
 
+def _id_of(one: ExecutorStatus) -> str:
+    return task_manager_id(one.host, one.executor, socket.gethostname(), os.getpid())
+
+
 class TaskManagers(JobObserver):
     """Knows the task managers of one job in one driver. Any thread may use it.
 
@@ -269,7 +273,7 @@ class TaskManagers(JobObserver):
         """The task manager with this id, to be asked for more than it reports; None: it is none that can be asked."""
         with self._lock:
             for one in self._known.values():
-                if one.active and not one.in_driver and task_manager_id(one.host, one.executor) == name:
+                if one.active and not one.in_driver and _id_of(one) == name:
                     return self._executors.reach(one.executor, one.host)
         return None
 
@@ -291,7 +295,7 @@ class TaskManagers(JobObserver):
             reason = escaped(one.reason.strip().rstrip(".") or "Spark gives no reason")
             reason += f": {meaning}" if meaning else ""
         return TaskManagerDescription(
-            id=task_manager_id(one.host, name),
+            id=_id_of(one),
             executor=name,
             host=one.host,
             in_driver=one.in_driver,

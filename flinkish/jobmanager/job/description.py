@@ -19,7 +19,7 @@ from flinkish.errors import FlinkishError
 from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import CheckpointSettings
-from flinkish.jobmanager.job.task_managers import TaskManagerDescription, TaskManagerEvent
+from flinkish.jobmanager.job.task_managers import TaskManagerDescription, TaskManagerEvent, task_manager_id
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.report import LifecycleCall, TaskReport
 from flinkish.runtime.task.progress import EpochProgress, SlowCall
@@ -465,6 +465,10 @@ class JobDescription:
     def task_manager_ids(self) -> dict[str, str]:
         """Spark's id of an executor -> the id of the task manager."""
         return {one.executor: one.id for one in self.task_managers}
+
+    def task_manager_id(self, host: str, executor: str) -> str:
+        """The id of the task manager that this executor is."""
+        return task_manager_id(host, executor, self.driver.host, self.driver.pid)
 
     def without_earlier(self) -> JobDescription:
         """The same without the earlier attempts of subtasks."""

@@ -13,9 +13,14 @@ from typing import Protocol
 REGISTERED, LOST, RELEASED = "REGISTERED", "LOST", "RELEASED"
 
 
-def task_manager_id(host: str, executor: str) -> str:
-    """The id of a task manager: free text, as in Flink, without a slash."""
-    return f"{host}-{executor}".replace("/", "_")
+def task_manager_id(host: str, executor: str, driver_host: str, driver_pid: int) -> str:
+    """The id of a task manager: free text, as in Flink, without a slash. It is the only one over all applications: on a
+    host there may be an executor of the same number of each driver.
+
+    >>> task_manager_id("node7", "3", "node7", 42), task_manager_id("node7", "3", "node1", 42)
+    ('node7-3-42', 'node7-3-node1-42')
+    """
+    return "-".join((host, executor, *(() if host == driver_host else (driver_host,)), str(driver_pid))).replace("/", "_")
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ def _one(job: JobDescription, failure: ExceptionDescription) -> Json:
         found["taskName"] = f"{failure.task} - execution #{failure.attempt}"
     if failure.host is not None and failure.executor is not None:
         found["endpoint"] = failure.host
-        found["taskManagerId"] = task_manager_id(failure.host, failure.executor)
+        found["taskManagerId"] = job.task_manager_id(failure.host, failure.executor)
     return found
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flinkish.errors import escaped
 from flinkish.jobmanager.job.description import ExecutionDescription, JobDescription, VertexDescription
 from flinkish.rest.route import Asked, Route, Text
 from flinkish.rest.views.metrics import (
@@ -49,7 +50,9 @@ class _Samples:
         found = self._known.get((scope, name))
         if found is None:
             shown = _filtered(f"flink_{scope}_{name}")
-            lines = [f"# HELP {shown} {_escaped(name)} (scope: {scope})\n# TYPE {shown} gauge"]
+            # whoever splits lines at more than the line feed finds one line, too; a single backslash is no character
+            told = escaped(name).replace("\\", "\\\\")
+            lines = [f"# HELP {shown} {told} (scope: {scope})\n# TYPE {shown} gauge"]
             # of two names that are one without their special characters, only the first is shown
             self._lines.setdefault(shown, lines)
             found = self._known[scope, name] = shown, lines
@@ -58,10 +61,6 @@ class _Samples:
     def text(self) -> str:
         """All samples; a line of help and one of the type come before those of a name."""
         return "\n".join([*("\n".join(lines) for lines in self._lines.values()), ""])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _filtered(text: str) -> str:

@@ -269,7 +269,7 @@ def task_manager_of(job: JobDescription, execution: ExecutionDescription) -> str
     if job.task_manager_ids:
         # an executor that nobody knows is that of a worker that cannot tell: without /proc, each is said to be 'driver'
         return job.task_manager_ids.get(execution.executor or DRIVER, UNASSIGNED)
-    return task_manager_id(execution.host or job.driver.host, execution.executor or DRIVER)
+    return job.task_manager_id(execution.host or job.driver.host, execution.executor or DRIVER)
 
 
 # ---------------------------------------------------------------------- values

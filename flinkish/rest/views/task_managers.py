@@ -21,6 +21,8 @@ class TaskManager:
 
     id: str
     host: str
+    #: Spark's id of it
+    executor: str
     #: what is known of it; None: nothing but its tasks
     described: TaskManagerDescription | None = None
     #: what it has of each area of memory, as it is configured
@@ -59,9 +61,7 @@ class TaskManager:
     @property
     def in_driver(self) -> bool:
         """Whether it is the process of the driver."""
-        if self.described is None:
-            return self.id == task_manager_id(self.host, DRIVER)
-        return self.described.in_driver
+        return self.executor == DRIVER if self.described is None else self.described.in_driver
 
     @property
     def heartbeat_ms(self) -> int:
@@ -77,7 +77,7 @@ def task_managers_of(jobs: JobManagerDescription) -> dict[str, TaskManager]:
             continue
         there = {one.id: one for one in job.task_managers if one.status == REGISTERED}
         for name, one in there.items():
-            known = found.setdefault(name, TaskManager(name, one.host))
+            known = found.setdefault(name, TaskManager(name, one.host, one.executor))
             if known.described is None or known.described.heartbeat_ms < one.heartbeat_ms:
                 known.described = one
                 known.areas = job.memory or known.areas
@@ -88,7 +88,7 @@ def task_managers_of(jobs: JobManagerDescription) -> dict[str, TaskManager]:
                     # one that has gone holds nothing
                     continue
                 if name not in found:
-                    found[name] = TaskManager(name, host_of(job, subtask.current))
+                    found[name] = TaskManager(name, host_of(job, subtask.current), subtask.current.executor or DRIVER)
                 found[name].held[job.id, subtask.subtask] += 1
                 found[name].told_ms = max(found[name].told_ms, subtask.current.told_ms or 0)
     return found

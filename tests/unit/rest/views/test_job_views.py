@@ -97,7 +97,7 @@ def test_a_malformed_query_is_refused(query: dict[str, str], extreme: JobDescrip
 
 def test_a_place_of_an_exception_is_told_by_its_fields(extreme: JobDescription) -> None:
     older = ask((extreme,), f"/jobs/{extreme.id}/exceptions")["exceptionHistory"]["entries"][1]
-    assert (older["endpoint"], older["taskManagerId"], older["taskName"]) == ("h", "h-1", "z (1/1) - execution #6")
+    assert (older["endpoint"], older["taskManagerId"], older["taskName"]) == ("h", "h-1-driver-host-1", "z (1/1) - execution #6")
 
 
 def test_accumulators_of_a_job_have_their_classes(finished: JobDescription) -> None:
@@ -167,9 +167,9 @@ def test_the_overview_counts_jobs_slots_and_task_managers(
 
 def test_tasks_that_never_ran_are_on_no_task_manager(extreme: JobDescription) -> None:
     (manager,) = ask((extreme,), "/taskmanagers")["taskmanagers"]
-    assert manager["id"] == "host_1-3"
+    assert manager["id"] == "host_1-3-driver-host-1"
     found = ask((extreme,), f"/jobs/{extreme.id}/vertices/{extreme.vertices[0].job_vertex_id}")["subtasks"]
-    assert [one["taskmanager-id"] for one in found] == ["host_1-3", "(unassigned)"]
+    assert [one["taskmanager-id"] for one in found] == [manager["id"], "(unassigned)"]
     assert (found[1]["start-time"], found[1]["duration"], found[1]["status-duration"]["RUNNING"]) == (-1, -1, -1)
 
 

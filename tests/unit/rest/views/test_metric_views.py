@@ -149,7 +149,7 @@ def test_prometheus_gets_the_names_and_labels_of_flinks_reporter(running: JobDes
     host = re.sub("[^a-zA-Z0-9:_]", "_", running.driver.host)
     task = (
         f'{job},task_id="{SRC}",task_name="Source:_events____Double__it_",subtask_index="0",host="{host}",'
-        f'tm_id="{host}_driver"'
+        f'tm_id="{host}_driver_{running.driver.pid}"'
     )
     assert found["flink_taskmanager_job_task_numRecordsOut", task] == 30
     (seen,) = (
