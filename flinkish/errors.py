@@ -333,7 +333,7 @@ class FlinkishError(Exception):
         """The lines that IPython and notebooks show if the error is not caught."""
         from flinkish.error_display import text_of
 
-        return text_of(self, self.__traceback__).splitlines()
+        return text_of(self, self.__traceback__).split("\n")
 
     def __reduce__(self) -> tuple[object, ...]:
         # keyword-only arguments do not survive the default pickling, and errors travel from workers to the driver

@@ -266,7 +266,7 @@ def _is_named(job: Job, named: str) -> bool:
 
 def _flinks_token(headers: str) -> str | None:
     """The token in headers as Flink's command line takes them, one in a line."""
-    for line in headers.splitlines():
+    for line in headers.split("\n"):
         name, _, value = line.partition(":")
         words = value.split()
         if name.strip().lower() == "authorization" and len(words) == 2 and words[0].lower() == "bearer":

@@ -53,7 +53,7 @@ def parse_yaml(text: str, where: str = "configuration text") -> Configuration:
 def _flat_entries(text: str, where: str) -> dict[str, str] | None:
     """The entries if every line is ``key: value``; None if the file needs a YAML parser."""
     entries: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         stripped = _without_comment(line).rstrip()
         if not stripped or stripped == "---":
             continue

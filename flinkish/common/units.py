@@ -96,7 +96,7 @@ def parse_list(text: str) -> list[str]:
         return []
     if text.startswith("[") and text.endswith("]"):
         return [unquote(item) for item in _split(text[1:-1], ",") if item.strip()]
-    lines = text.splitlines()
+    lines = text.split("\n")
     if all(line.lstrip().startswith("- ") for line in lines if line.strip()):
         return [unquote(line.lstrip()[2:]) for line in lines if line.strip()]
     return [unquote(item) for item in _split(text, ";") if item.strip()]

@@ -450,9 +450,9 @@ def _text_of(error: Exception) -> str:
     """The first line of Spark's error message. PySpark fails to format Delta's own errors, whose names Spark does not
     know; for these it is the first line of the description that the error carries."""
     try:
-        return str(error).splitlines()[0]
+        return str(error).split("\n")[0]
     except Exception:
-        return str(getattr(error, "_desc", None) or getattr(error, "_origin", type(error).__name__)).splitlines()[0]
+        return str(getattr(error, "_desc", None) or getattr(error, "_origin", type(error).__name__)).split("\n")[0]
 
 
 def _check_row(input_type: TypeInformation, where: str, what: str) -> None:

@@ -287,6 +287,6 @@ def _of_spark(launch: Launch, file: str) -> Iterator[Finding]:
     try:
         yield from map(Finding.from_json, json.loads(Path(file).read_text()))
     except (OSError, ValueError):
-        said = " / ".join([line for line in ended.stderr.splitlines() if line[:1].strip()][-_LAST_LINES:])
+        said = " / ".join([line for line in ended.stderr.split("\n") if line[:1].strip()][-_LAST_LINES:])
         hint = f"look at {launch.command.home.spark_log}"
         yield Finding("Spark", Level.FAIL, f"its driver has ended with exit code {ended.returncode}: {said}", hint)

@@ -256,7 +256,7 @@ class HistoryWriter(History):
         except Exception as error:
             # warn once, not at every interval
             if not self._failing:
-                text = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+                text = f"{type(error).__name__}: {error}".strip().split("\n")[0]
                 _LOG.warning("history of %s cannot be written, the job goes on: %s", self._rows.job_name, text)
             self._failing = True
             self._put_back(table, rows)

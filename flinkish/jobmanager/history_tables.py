@@ -203,7 +203,7 @@ class DeltaTables:
                 vacuum(self._spark, path)
         except Exception as error:
             # another driver may write at the same time; the rows themselves are safe
-            _LOG.info("history table %s is not compacted this time: %s", path, str(error).strip().splitlines()[:1])
+            _LOG.info("history table %s is not compacted this time: %s", path, str(error).strip().split("\n")[:1])
 
     def _compact(self, path: str, day: int) -> None:
         """Rewrite the rows of a day as one file. Delta leaves files alone that have none of them."""

@@ -12,7 +12,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.options import restart
 from flinkish.errors import ConfigurationError, FlinkishError, escaped
 from flinkish.jobmanager.job.settings import checkpoint_interval_ms
-from flinkish.runtime.phases import Clock, SystemClock
+from flinkish.runtime.phases import Clock, ElapsedClock
 
 
 class RestartStrategy(Protocol):
@@ -296,7 +296,7 @@ def from_configuration(
     kind = configuration.get(restart.TYPE)
     if kind is None:
         kind = "none" if checkpoint_interval_ms(configuration) is None else "exponential-delay"
-    clock = clock or SystemClock()
+    clock = clock or ElapsedClock()
     if kind in _NONE:
         return NoRestart()
     if kind == "fixed-delay":

@@ -121,7 +121,7 @@ def read_properties(text: str) -> dict[str, str]:
     >>> read_properties("# a comment\\nspark.master   local[*]\\n")
     {'spark.master': 'local[*]'}
     """
-    lines = (line.strip() for line in text.splitlines())
+    lines = (line.strip() for line in text.split("\n"))
     pairs = (re.split(r"\s*[=\s]\s*", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
     return {pair[0]: pair[1] if len(pair) == 2 else "" for pair in pairs}
 

@@ -293,7 +293,7 @@ def java_is_missing(where: str) -> EnvironmentVersionError:
 
 def _failed(packages: str, log: Path) -> FlinkishError:
     text = log.read_text(errors="replace")
-    lines = text.splitlines()
+    lines = text.split("\n")
     telling = [line.strip() for line in lines if "UNRESOLVED" in line or "not found" in line or "Exception" in line]
     if not telling and "JAVA_GATEWAY_EXITED" in text:
         return java_is_missing(f"log: {log}")

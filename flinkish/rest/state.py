@@ -76,7 +76,7 @@ def _read(words: list[str]) -> dict[str, Any]:
         return found
     if code < 0:
         raise ConflictError(f"The state could not be read within {LIMIT_S:g} s: use flinkish state query.")
-    raise ConflictError(said.splitlines()[-1].removeprefix("flinkish: ") if said else "The state cannot be read.")
+    raise ConflictError(said.split("\n")[-1].removeprefix("flinkish: ") if said else "The state cannot be read.")
 
 
 ROUTES: tuple[Route, ...] = (Route("GET", "/jobs/{job}/state", state),)

@@ -34,6 +34,14 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+class ElapsedClock:
+    """Counts from some moment on, whatever the machine's clock is set to: for what waits, or asks how long ago."""
+
+    def now_ms(self) -> int:
+        """The milliseconds since that moment."""
+        return time.monotonic_ns() // 1_000_000
+
+
 class ManualClock:
     """A clock that only moves when it is told to.
 
@@ -61,10 +69,6 @@ class ManualClock:
 TOLERATED_MS = 1_000
 
 
-def _elapsed_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
 class ClockWatch:
     """Finds out by how much the machine's clock was set back, by comparing it with the monotonic clock, which cannot be
     set.
@@ -77,7 +81,7 @@ class ClockWatch:
         elapsed_ms: returns the milliseconds since some fixed moment; never goes back.
     """
 
-    def __init__(self, clock: Clock | None = None, elapsed_ms: Callable[[], int] = _elapsed_ms) -> None:
+    def __init__(self, clock: Clock | None = None, elapsed_ms: Callable[[], int] = ElapsedClock().now_ms) -> None:
         self._clock = clock or SystemClock()
         self._elapsed_ms = elapsed_ms
         self._offset_ms = self._now_ms()

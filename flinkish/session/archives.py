@@ -40,8 +40,8 @@ class Archives:
     def __init__(self, directories: Sequence[str]) -> None:
         self._directories = directories
         self._lock = threading.Lock()
-        #: path of an archive -> its size, and the job's line; None: it cannot be read
-        self._known: dict[str, tuple[int, Json | None]] = {}
+        #: path of an archive -> its size and time, and the job's line; None: it cannot be read
+        self._known: dict[str, tuple[tuple[int, int], Json | None]] = {}
         self._whole: OrderedDict[str, dict[str, str]] = OrderedDict()
         #: id of a job -> the path of its archive
         self._paths: dict[str, str] = {}
@@ -49,12 +49,12 @@ class Archives:
     def refresh(self) -> tuple[Json, ...]:
         """The jobs as ``/jobs/overview`` has them, after a look for new archives."""
         with self._lock:
-            found: dict[str, tuple[int, Json | None]] = {}
+            found: dict[str, tuple[tuple[int, int], Json | None]] = {}
             for entry in self._entries():
-                known = self._known.get(entry.path)
-                if known is None or known[0] != entry.size_bytes:
+                known, looks = self._known.get(entry.path), (entry.size_bytes, entry.modified_ns)
+                if known is None or known[0] != looks:
                     self._whole.pop(entry.path, None)
-                    known = entry.size_bytes, self._line(entry.path)
+                    known = looks, self._line(entry.path)
                 found[entry.path] = known
             self._known = found
             lines = {path: line for path, (_, line) in found.items() if line is not None}

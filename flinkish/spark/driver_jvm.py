@@ -286,7 +286,7 @@ def end_of_worker(pid: int) -> tuple[int, int] | None:
 
     if _own is not None:
         with suppress(OSError, ValueError):
-            for line in reversed(Path(_own.path, ENDED_WORKERS).read_text().splitlines()):
+            for line in reversed(Path(_own.path, ENDED_WORKERS).read_text().strip().split("\n")):
                 process, code, kib = map(int, line.split())
                 if process == pid:
                     return code, kib * 1024

@@ -416,7 +416,7 @@ def _damage(error: BaseException, text: str, heads: list[str]) -> CorruptStateEr
     if not begins(_UNNAMED) and not (reads and begins(_BAD_CONTENT)):
         return None
     innermost = [head for head in heads if head.strip()][-1]
-    return _damaged("", innermost.splitlines()[0])
+    return _damaged("", innermost.split("\n")[0])
 
 
 def tells_of_bad_table(error: BaseException) -> bool:
@@ -476,7 +476,7 @@ def _first_lines(text: str) -> str:
     raised = _raised(text)
     if raised:
         return raised[:_LENGTH]
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    lines = [line.strip() for line in text.split("\n") if line.strip() and not line.strip().startswith("at ")]
     return " ".join(lines)[:_LENGTH]
 
 

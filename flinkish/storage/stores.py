@@ -112,6 +112,7 @@ class Entry(NamedTuple):
     is_file: bool
     is_directory: bool
     size_bytes: int
+    modified_ns: int = 0
 
 
 class Storage:
@@ -193,7 +194,7 @@ class Storage:
         for info in infos:
             name = info.path.strip("/")[len(root.strip("/")) :].strip("/")
             is_directory = info.type == fs.FileType.Directory
-            entries.append(Entry(name, posixpath.join(directory, name), info.is_file, is_directory, info.size or 0))
+            entries.append(Entry(name, posixpath.join(directory, name), info.is_file, is_directory, info.size or 0, info.mtime_ns or 0))
         return entries
 
     # ------------------------------------------------------------------------------------------------ writing

@@ -78,7 +78,7 @@ REFUSALS = {
         hint.replace("STREAM", "to_data_stream(table).key_by(...).process(...)"),
     )
     for words, name, expected, hint in (
-        [part.strip() for part in line.split("|")] for line in _REFUSED.strip().splitlines()
+        [part.strip() for part in line.split("|")] for line in _REFUSED.strip().split("\n")
     )
     for word in words.split()
 }

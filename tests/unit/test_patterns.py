@@ -409,3 +409,22 @@ def test_a_cell_that_looks_like_a_traceback_ends_as_an_error_of_spark() -> None:
     cell = "x\n" + ' File "\n' * 10_000 + "\n"
     error = translate(NumberFormatException(_CAST.format(cell)), "job")
     assert type(error) is OperationError and "CAST_INVALID_INPUT" in str(error)
+
+
+#: Where bytes are split, of which Python takes only a line feed and a carriage return for an end, and where the first
+#: line of an error is shown.
+SPLIT_OTHERWISE = {
+    *("delta/log.py", "delta/actions.py", "connectors/file_system/lines.py"),
+    *("connectors/spark.py", "spark/executor_access.py"),
+}
+
+
+def test_lines_of_a_text_end_with_a_line_feed_alone() -> None:
+    """`str.splitlines` takes ten characters for an end, which names, values and messages of others may hold."""
+    found = {
+        name_of(path)
+        for path in trees()
+        for node in nodes_of(path)
+        if isinstance(node, ast.Attribute) and node.attr == "splitlines"
+    }
+    assert found == SPLIT_OTHERWISE

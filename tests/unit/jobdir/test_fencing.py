@@ -182,12 +182,33 @@ def test_a_table_that_is_gone_or_put_back_stops_the_driver_and_is_named(table: T
     table.claim("a")
     fence = table.claim("b")
     table.clean(1)
-    with pytest.raises(OperationError, match="has lost this driver's claim") as caught:
+    with pytest.raises(JobDirectoryError, match="has lost this driver's claim") as caught:
         fence.check()
-    assert not isinstance(caught.value, FencedError)
+    assert exit_code_of(caught.value) == 77 and not caught.value.retryable, "the job would begin anew"
     shutil.rmtree(table.path)
-    with pytest.raises(OperationError, match="has lost this driver's claim"):
+    with pytest.raises(JobDirectoryError, match="has lost this driver's claim"):
         fence.check()
+
+
+def test_a_directory_that_was_deleted_and_is_used_again_is_not_that_of_its_first_driver(tmp_path: Path) -> None:
+    first = Table(tmp_path).claim("a")
+    first.check()
+    shutil.rmtree(tmp_path / "fencing")
+    second = Table(tmp_path).claim("b")
+    assert second.token == first.token == 0
+    second.check()
+    for fence in (first, pickle.loads(pickle.dumps(first))):
+        with pytest.raises(JobDirectoryError, match="has lost this driver's claim"):
+            fence.check()
+
+
+def test_a_claim_whose_file_was_copied_is_the_same_claim(table: Table) -> None:
+    fence = table.claim("a")
+    (file,) = table.log.iterdir()
+    copy = file.with_suffix(".copy")
+    shutil.copy(file, copy)
+    copy.rename(file)
+    fence.check()
 
 
 def test_a_check_reads_no_file_and_lists_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from random import Random
 from typing import Any
 
@@ -257,3 +258,23 @@ def test_restarts_that_are_counted_anew_are_not_told_as_more_than_allowed() -> N
         clock.advance(60_000)
         lines.append(restarts.line("", restarts.delay_after(FAILURE) or 0))
     assert [line.rpartition("(")[2].partition(",")[0] for line in lines] == ["restart 1", "restart 2", "restart 3"]
+
+
+@pytest.mark.parametrize("set_by_s", [-3_600, 3_600], ids=["set back", "set forward"])
+@pytest.mark.parametrize("kind", ["exponential-delay", "failure-rate"])
+def test_a_clock_that_is_set_changes_no_number_of_restarts(
+    kind: str, set_by_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = from_configuration(
+        Configuration.from_dict(
+            {
+                "restart-strategy.type": kind,
+                "restart-strategy.failure-rate.max-failures-per-interval": "1",
+                "restart-strategy.exponential-delay.attempts-before-reset-backoff": "1",
+                "restart-strategy.exponential-delay.reset-backoff-threshold": "10 min",
+            }
+        )
+    )
+    assert strategy.delay_after(FAILURE) is not None
+    monkeypatch.setattr(time, "time_ns", lambda now=time.time_ns: now() + set_by_s * 1_000_000_000)
+    assert strategy.delay_after(FAILURE) is None

@@ -32,6 +32,8 @@ def test_a_new_archive_is_found_and_one_that_has_changed_is_read_again(tmp_path:
     assert [one["state"] for one in archives.refresh()] == ["CANCELED"]
     archive(tmp_path, JOB, "FAILED")
     assert [one["state"] for one in archives.refresh()] == ["FAILED"]
+    archive(tmp_path, JOB, "XAILED")
+    assert [one["state"] for one in archives.refresh()] == ["XAILED"], "of the same size"
     (tmp_path / JOB).unlink()
     assert archives.refresh() == () and archives.answer(JOB, f"/jobs/{JOB}") is None
 

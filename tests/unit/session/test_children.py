@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,9 @@ import pytest
 from flinkish.errors import FinalOperationError, OperationError
 from flinkish.runtime.phases import ManualClock
 from flinkish.session import children as session_children
-from flinkish.session.children import MOST_ENDED, Child, Children, RestartPolicy, StartedDrivers
+from flinkish.session.children import KILL_S, MOST_ENDED, Child, Children, RestartPolicy, StartedDrivers
 from tests.support.processes import wait_until
+from tests.unit.session.folders import job_directory
 
 TIMEOUT_S = 60.0
 
@@ -170,6 +174,179 @@ def test_a_driver_gets_its_settings_and_no_secret_of_the_session(tmp_path: Path)
     os.kill(_pid_of(program), signal.SIGKILL)
     wait_until(lambda: again.look() or again.all()[0].status == "WAITING", TIMEOUT_S, "the end to be seen")
     assert again.all()[0].code == 137 and again.cancel(str(tmp_path / "job"))
+
+
+# ------------------------------------------------------------------ facts that outlive what is written down
+
+
+class Program:
+    """A program that was submitted, with clocks of its own."""
+
+    def __init__(self, folder: Path, text: str, policy: RestartPolicy = RestartPolicy(attempts=3)) -> None:
+        self.folder, self.directory = folder, folder / "job"
+        self.directory.mkdir()
+        self.program = self.directory / "program.py"
+        self.program.write_text(text)
+        self.clocks, self._policy = Clocks(), policy
+        self.known = children(folder, self.clocks, policy)
+        self.known.submit(Child("job", str(self.program), [], {}, "upload", 0, job_id="a" * 32))
+
+    def another_session(self) -> None:
+        self.known.close()
+        self.known = children(self.folder, self.clocks, self._policy)
+
+    @property
+    def child(self) -> Child:
+        self.known.look()
+        found = self.known.get("job")
+        assert found is not None
+        return found
+
+    def wait_for(self, status: str) -> None:
+        wait_until(lambda: self.child.status == status, TIMEOUT_S, f"the program to be {status}")
+
+    def listed(self) -> list[str]:
+        return [status for _, status in self.known.without_job(())]
+
+    def printed(self, text: str) -> None:
+        log = self.directory / "driver.log"
+        wait_until(lambda: text in log.read_text(), TIMEOUT_S, f"{text} in the log")
+
+
+def test_an_exit_code_is_known_that_cannot_be_written_down(tmp_path: Path) -> None:
+    file = tmp_path / ".flinkish/job.exit"
+    program = Program(tmp_path, f"import os, sys\nos.remove({str(file)!r})\nos.mkdir({str(file)!r})\nsys.exit(1)")
+    program.wait_for("ENDED")
+    assert program.child.code == 1 and program.listed() == ["FAILED"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+def test_on_a_full_disk_the_next_session_process_knows_how_a_driver_has_ended(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("no file systems can be mounted here")
+    try:
+        program = Program(disk, f"import os, sys, time\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.05)\nsys.exit(1)")
+        with (disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
+            while rest.write(bytes(4_096)):
+                pass
+        refused = Child("other", str(program.program), [], {}, "upload", 0)
+        (disk / "other").mkdir()
+        with pytest.raises(OperationError, match="cannot be started"):
+            program.known.submit(refused)
+        assert [one.name for one in program.known.all()] == ["job"], "what was refused is not started later"
+        program.another_session()
+        (tmp_path / "go").touch()
+        program.wait_for("ENDED")
+        assert program.child.code == 1
+        program.clocks.advance(3_600)
+        assert program.child.status == "ENDED"
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_process_that_a_driver_leaves_behind_is_no_driver(tmp_path: Path) -> None:
+    text = "import os, time\nif os.fork(): print(os.getpid(), flush=True)\ntime.sleep(600)"
+    program = Program(tmp_path, text)
+    program.printed("\n")
+    assert program.child.status == "RUNNING"
+    left = _pids_of(program.program)
+    os.kill(int((program.directory / "driver.log").read_text()), signal.SIGKILL)
+    try:
+        program.wait_for("WAITING")
+        assert program.child.code == 137 and len(_pids_of(program.program)) == 1, "its child lives"
+    finally:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_driver_whose_shell_was_killed_lives_on(tmp_path: Path) -> None:
+    remember(tmp_path, child())
+    directory = job_directory(tmp_path / "job")
+    known = children(tmp_path)
+    known.look()
+    assert [one.status for one in known.all()] == ["RUNNING"]
+    job_directory(directory, pid=1 << 22)
+    known.look()
+    assert [one.status for one in known.all()] == ["WAITING"]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["while it waits", "and the session process began anew"])
+@pytest.mark.parametrize("set_by_ms", [-3_600_000, 3_600_000], ids=["set back", "set forward"])
+def test_a_restart_comes_in_time_whatever_the_clock_is_set_to(set_by_ms: int, restarted: bool, tmp_path: Path) -> None:
+    delay = RestartPolicy(initial_ms=5_000, max_ms=8_000)
+    program = Program(tmp_path, "import sys; sys.exit(75)", delay)
+    program.wait_for("WAITING")
+    program.clocks.machine.advance(set_by_ms)
+    if restarted:
+        program.another_session()
+        program.clocks.advance(8)
+    else:
+        program.clocks.advance(4.9)
+        assert program.child.status == "WAITING"
+        program.clocks.advance(0.2)
+    program.wait_for("WAITING")
+    assert program.child.restarts in (1, 2)
+    wait_until(lambda: program.child.restarts == 2, TIMEOUT_S, "its second restart to wait")
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_a_program_that_hangs_before_its_job_is_listed_and_can_be_cancelled(obeys: bool, tmp_path: Path) -> None:
+    ignores = "" if obeys else "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    program = Program(tmp_path, f"import signal, time\n{ignores}print('hangs', flush=True)\ntime.sleep(600)")
+    program.printed("hangs")
+    assert program.child.status == "RUNNING" and program.listed() == ["INITIALIZING"]
+    assert program.known.without_job([str(program.directory)]) == [], "the driver tells of it then"
+    assert program.known.cancel(str(program.directory))
+    assert program.listed() == ["CANCELLING"] and program.known.status(str(program.directory)) == "CANCELLING"
+    if not obeys:
+        program.another_session()
+        assert program.child.status == "RUNNING"
+        program.clocks.advance(KILL_S)
+    program.wait_for("CANCELED")
+    assert program.listed() == ["CANCELED"] and _pids_of(program.program) == []
+    program.clocks.advance(3_600)
+    assert program.child.status == "CANCELED" and not program.known.cancel(str(program.directory))
+
+
+def test_what_its_driver_has_accepted_to_cancel_is_not_started_again(tmp_path: Path) -> None:
+    program = Program(tmp_path, "import time; print('runs', flush=True); time.sleep(600)")
+    program.printed("runs")
+    assert program.known.cancel(str(program.directory), asked=True)
+    program.clocks.advance(3_600)
+    assert program.child.status == "RUNNING", "it ends by itself"
+    os.kill(_pid_of(program.program), signal.SIGKILL)
+    program.wait_for("CANCELED")
+
+
+def test_a_program_whose_directory_was_deleted_is_not_started_again_and_is_listed(tmp_path: Path) -> None:
+    program = Program(tmp_path, "import time; print('runs', flush=True); time.sleep(600)")
+    program.printed("runs")
+    shutil.rmtree(program.directory)
+    assert program.listed() == ["INITIALIZING"]
+    os.kill(_pid_of(program.program), signal.SIGKILL)
+    program.wait_for("DELETED")
+    assert program.listed() == ["FAILED"]
+
+
+def test_of_a_program_that_has_ended_nothing_is_listed_once_its_directory_is_deleted(tmp_path: Path) -> None:
+    program = Program(tmp_path, "raise SystemExit(1)")
+    program.wait_for("ENDED")
+    assert program.listed() == ["FAILED"]
+    shutil.rmtree(program.directory)
+    assert program.listed() == []
+
+
+def _pids_of(program: Path) -> list[int]:
+    import psutil
+
+    found = []
+    for one in psutil.process_iter(["cmdline", "name", "status"]):
+        if str(program) in (one.info["cmdline"] or []) and one.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(one.pid)
+    return found
 
 
 def _pid_of(program: Path) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish.jobdir.fencing import SILENCE_S
 from flinkish.runtime.phases import ManualClock
 from flinkish.session.archives import Archives
+from flinkish.session.children import Child
 from flinkish.session.job_folder import JobFolder
 from flinkish.session.registry import Registry
 from tests.unit.session.folders import (
@@ -34,11 +37,12 @@ class Watched:
         self.folder = folder
         self.now_s = 100.0
         self.drivers: dict[str, FakeDriver] = {}
+        self.restarts = FakeRestarts(**restarts)
         self.registry = Registry(
-            JobFolder(str(folder)),
+            JobFolder(str(folder), lambda: self.now_s),
             Archives([str(folder / ".flinkish/archive")]),
             self._driver,  # type: ignore[arg-type]
-            FakeRestarts(**restarts),
+            self.restarts,
             ManualClock(20_000),
             lambda: self.now_s,
         )
@@ -140,6 +144,73 @@ def test_of_two_drivers_that_tell_of_a_job_the_one_counts_that_runs_it(tmp_path:
         watched.drivers[url].jobs = (line(JOB, state),)
     assert watched.states() == {JOB: "RUNNING"}
     assert watched.registry.jobs().drivers[JOB].url == "http://127.0.0.1:1"
+
+
+def test_a_directory_that_was_deleted_and_is_used_again_shows_its_new_job(tmp_path: Path) -> None:
+    job_directory(tmp_path / "one", JOB, None)
+    watched = Watched(tmp_path)
+    assert watched.states() == {JOB: "RECONCILING"}
+    shutil.rmtree(tmp_path / "one")
+    job_directory(tmp_path / "one", None, None, token="another run")
+    assert watched.states() == {}
+    job_directory(tmp_path / "one", OTHER, None, token="another run")
+    assert watched.states() == {OTHER: "RECONCILING"}
+
+
+def test_another_process_at_the_address_of_a_driver_is_another_driver(tmp_path: Path) -> None:
+    job_directory(tmp_path / "one", JOB, **ELSEWHERE, pid=1, rest="http://another:1")
+    watched = Watched(tmp_path)
+    watched.states()
+    before = watched.registry.jobs().drivers[JOB]
+    before.jobs = (line(THIRD),)
+    job_directory(tmp_path / "one", JOB, **ELSEWHERE, pid=2, rest="http://another:1")
+    watched.drivers.clear()
+    assert watched.states() == {JOB: "RUNNING"} and watched.registry.jobs().drivers[JOB] is not before
+
+
+def test_a_driver_whose_directory_was_deleted_is_asked_for_as_long_as_it_answers(tmp_path: Path) -> None:
+    job_directory(tmp_path / "one")
+    watched = Watched(tmp_path)
+    assert watched.states() == {JOB: "RUNNING"}
+    shutil.rmtree(tmp_path / "one")
+    assert watched.states() == {JOB: "RUNNING"} and set(watched.registry.jobs().drivers) == {JOB}
+    watched.drivers[URL].is_silent = watched.drivers[URL].is_gone = True
+    assert watched.states() == {} and watched.registry.jobs().drivers == {}
+
+
+def test_a_driver_of_another_machine_is_dead_once_it_was_watched_without_a_sign_of_life(tmp_path: Path) -> None:
+    directory = job_directory(tmp_path / "one", JOB, None, **ELSEWHERE)
+    watched = Watched(tmp_path)
+    assert watched.states() == {JOB: "RECONCILING"} and watched.registry.jobs().running == 1
+    watched.now_s += SILENCE_S
+    job_directory(directory, JOB, None, **ELSEWHERE, renewals=2)
+    assert watched.states() == {JOB: "RECONCILING"}
+    watched.now_s += SILENCE_S
+    assert watched.states() == {JOB: "SUSPENDED"} and watched.registry.jobs().running == 0
+
+
+def test_how_a_job_has_ended_is_known_if_only_its_driver_could_say_it(tmp_path: Path) -> None:
+    directory = job_directory(tmp_path / "one")
+    watched = Watched(tmp_path, one="FAILED")
+    watched.states()
+    watched.drivers[URL].jobs = (line(JOB, "FINISHED", end=5_000),)
+    assert watched.states() == {JOB: "FINISHED"}
+    job_directory(directory, pid=1 << 22)
+    assert watched.states() == {JOB: "FAILED"}, "another process, of which nothing was said"
+    job_directory(directory, rest=None, released=True)
+    watched.states()
+    watched.registry.cancelled(JOB)
+    assert watched.states() == {JOB: "CANCELED"}
+
+
+def test_programs_without_a_job_are_listed_and_only_jobs_with_a_living_driver_run(tmp_path: Path) -> None:
+    job_directory(tmp_path / "one")
+    job_directory(tmp_path / "waits", OTHER, None, pid=1 << 22)
+    watched = Watched(tmp_path, waits="RESTARTING")
+    hangs, known = (Child(name, "", [], {}, "", 0, job_id=THIRD) for name in ("hangs", "one"))
+    watched.restarts.programs = [(hangs, "INITIALIZING"), (known, "RUNNING")]
+    assert watched.states() == {JOB: "RUNNING", OTHER: "RESTARTING", THIRD: "INITIALIZING"}
+    assert watched.registry.jobs().running == 1
 
 
 #: What is no job directory, or a damaged one, or one that names what no driver can be asked at.

@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from flinkish.rest.api import Answer, Api
 from flinkish.rest.route import Features
 from flinkish.rest.served_jobs import ServedJobs
 from flinkish.runtime.phases import ManualClock
+from flinkish.session import metrics as session_metrics
 from flinkish.session.archives import Archives
 from flinkish.session.children import Child
 from flinkish.session.drivers import DriverError
 from flinkish.session.job_folder import JobFolder
-from flinkish.session.metrics import merged
+from flinkish.session.metrics import merged, scrape
 from flinkish.session.registry import Registry
 from flinkish.session.routes import NoJobs, SessionApi
 from flinkish.session.submission import Submission
@@ -226,6 +228,24 @@ def test_a_job_that_waits_for_its_restart_is_cancelled_by_giving_that_up(
     assert session.children.cancelled == [("waits", False)]
 
 
+def test_a_program_that_has_no_job_yet_is_cancelled_by_its_id(session: Session) -> None:
+    session.children.programs = [(Child("hangs", "", [], {}, "", 0, job_id=UNKNOWN), "INITIALIZING")]
+    assert session.ask("GET", f"/jobs/{UNKNOWN}/status") == (200, {"status": "INITIALIZING"})
+    assert session.ask("PATCH", f"/jobs/{UNKNOWN}") == (202, {})
+    assert session.children.cancelled == [("hangs", False)]
+
+
+def test_a_cancellation_that_a_driver_has_accepted_is_remembered(session: Session, tmp_path: Path) -> None:
+    session.driver.answer = Answer(202, b"{}")
+    assert session.ask("PATCH", f"/jobs/{JOB}") == (202, {})
+    assert session.children.cancelled == [("one", True)]
+    # its program has another job, which goes on
+    job_directory(tmp_path / "one/jobs/further", UNKNOWN, None)
+    session.driver.answer = Answer(202, b"{}")
+    assert session.ask("PATCH", f"/jobs/{JOB}") == (202, {})
+    assert session.children.cancelled == [("one", True)]
+
+
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", f"/jobs/{JOB}/yarn-cancel"), ("POST", f"/applications/{JOB}/cancel")]
 )
@@ -246,6 +266,19 @@ def test_a_driver_that_does_not_answer_is_a_sentence_and_one_that_has_gone_leave
     session.driver.answer = DriverError("Nobody is there.", is_gone=True)
     archive(tmp_path / "archive", JOB, "CANCELED")
     assert session.ask("GET", f"/jobs/{JOB}")[1]["state"] == "CANCELED"
+
+
+def test_a_scrape_waits_for_all_drivers_until_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(FakeDriver):
+        def forward(self, *asked: Any) -> Answer:
+            time.sleep(float(self.host))
+            return Answer(200, f'flink_a{{n="{self.url}"}} 1.0\n'.encode())
+
+    monkeypatch.setattr(session_metrics, "SCRAPE_S", 2.0)
+    drivers = [Slow(f"http://127.0.0.1:{number}", "0.5") for number in range(1, 11)]
+    begun_s = time.monotonic()
+    found = scrape([*drivers, Slow(host="60")], {}, "host").text  # type: ignore[list-item]
+    assert found.count("flink_a{") == len(drivers) and time.monotonic() - begun_s < 30
 
 
 # ------------------------------------------------------------------ programs

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from flinkish.jobmanager.job.description import JobDescription
 from flinkish.rest.route import BadRequestError, Text
+from flinkish.session.metrics import merged
 from tests.support.described_jobs import ask, wide_job
 
 SRC, COUNT = "f362c87ffabe89c8a91fa7d0a523ba6c", "b71731f1c0df9c3076c4a455334d0ad6"
@@ -169,6 +171,23 @@ def test_prometheus_gets_each_sample_once_whatever_names_there_are(extreme: JobD
     assert math.isnan(by_name["flink_taskmanager_job_task_operator_nan"])
     assert by_name["flink_taskmanager_job_task_operator_x_y"] == 1, "the second of two names that are one there"
     assert "flink_taskmanager_job_task_operator_x" not in by_name, "no double holds it"
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r", "\n"], ids=ascii)
+def test_no_name_of_a_metric_is_another_line(end: str, extreme: JobDescription) -> None:
+    vertex = extreme.vertices[0]
+    forged = f'n{end}flink_jobmanager_job_uptime{{job_id="other"}} 666{end}\\'
+    execution = replace(vertex.subtasks[0].current, metrics={f"a.{forged}": 1})
+    subtask = replace(vertex.subtasks[0], current=execution)
+    job = replace(extreme, vertices=(replace(vertex, subtasks=(subtask,)),))
+    assert scraped(job).keys() > {name for name in scraped(job) if "_666_" in name[0]} != set()
+    text = ask((job,), "/metrics").text
+    (told,) = [line for line in text.split("\n") if "666" in line and line.startswith("# HELP")]
+    assert set(re.findall(r"\\+", told)) == {"\\\\"}, "the format knows two backslashes, and no other sequence"
+    # the scrape of a session is made of texts of drivers, whatever those escape
+    raw = f'# HELP flink_n {forged}\n# TYPE flink_n gauge\nflink_n{{job_id="mine"}} 1.0\n'
+    for scrape in (text, raw.replace("\n", " ", 1) if end == "\n" else raw):
+        assert not [line for line in merged([scrape]).split("\n") if line.startswith('flink_jobmanager_job_uptime{job_id="other"')]
 
 
 def test_prometheus_gets_nothing_of_jobs_that_have_ended(finished: JobDescription) -> None:
