@@ -91,6 +91,11 @@ class SessionUnderTest:
         """Wait until a job has a status."""
         wait_until(lambda: self.status(job_id) == status, TIMEOUT_S, f"the job to be {status}")
 
+    def child(self, name: str) -> Any:
+        """What the session process has written down of the driver of a job, by the beginning of its directory's name."""
+        found = json.loads((self.jobs / ".flinkish/session.json").read_text())["children"]
+        return next(one for one in found if one["name"].startswith(f"{name}-"))
+
     def drivers(self) -> list[psutil.Process]:
         """The processes of drivers that own a job directory, and live."""
         found = []

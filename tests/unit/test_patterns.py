@@ -415,7 +415,7 @@ def test_a_cell_that_looks_like_a_traceback_ends_as_an_error_of_spark() -> None:
 #: line of an error is shown.
 SPLIT_OTHERWISE = {
     *("delta/log.py", "delta/actions.py", "connectors/file_system/lines.py"),
-    *("connectors/spark.py", "spark/executor_access.py"),
+    *("connectors/spark.py", "spark/executor_access.py", "state/console.py"),
 }
 
 
