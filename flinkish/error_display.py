@@ -46,7 +46,7 @@ class ExitCode(IntEnum):
           running job could not be carried out: that job goes on
     75    it failed, and may get further if it is started again as it is            start it again
     77    another driver has taken over the job; or its directory cannot be made    leave it alone
-          or written by this user
+          or written by this user, or was deleted under it
     130   ended at once by a second Ctrl-C (`flinkish.launch.driver`)               nothing: somebody sits before it
     143   stopped or cancelled on request from outside (signal, operator)           leave it alone
     ====  ========================================================================  ===========================

@@ -81,9 +81,9 @@ class ClockWatch:
         elapsed_ms: returns the milliseconds since some fixed moment; never goes back.
     """
 
-    def __init__(self, clock: Clock | None = None, elapsed_ms: Callable[[], int] = ElapsedClock().now_ms) -> None:
+    def __init__(self, clock: Clock | None = None, elapsed_ms: Callable[[], int] | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._elapsed_ms = elapsed_ms
+        self._elapsed_ms = elapsed_ms or ElapsedClock().now_ms
         self._offset_ms = self._now_ms()
 
     def set_back_ms(self) -> int:

@@ -64,9 +64,9 @@ _WANTED = (ExitCode.FINISHED, ExitCode.STOPPED, ExitCode.FENCED, _INTERRUPTED)
 
 #: Seconds that a driver which was asked to end by SIGTERM has for it.
 KILL_S = 30.0
-#: Runs a command without the lock, which is the standard input, and writes its exit code over what is in the file, for
-#: which a full disk has room. What signals the whole group gets is for the command alone.
-_SHELL = 'trap : HUP INT TERM; "$@" </dev/null; code=$?; printf "%-8s" "$code" 1<>"$0"; exit "$code"'
+#: Runs a command without the lock, which is the standard input, and writes its own id and the exit code over what is in
+#: their files, for which a full disk has room. What signals the whole group gets is for the command alone.
+_SHELL = 'trap : HUP INT TERM; printf "%-8s" $$ >&0; "$@" </dev/null; code=$?; printf "%-8s" $code 1<>"$0"; exit $code'
 _BLANK = b" " * 8
 
 
@@ -259,11 +259,7 @@ class Children:
         return "CANCELLING" if child.canceling else "RESTARTING"
 
     def without_job(self, directories: Collection[str]) -> list[tuple[Child, str]]:
-        """The programs that have no job yet, or not any more, and what there is to say of each.
-
-        Args:
-            directories: those in which there is a job.
-        """
+        """The programs without a job in one of these directories, not yet or not any more, and the status of each."""
         found = []
         for child in self.all():
             path = self.folder / child.name
@@ -301,12 +297,8 @@ class Children:
             return started
 
     def cancel(self, directory: str, asked: bool = False) -> bool:
-        """Cancel the job of a directory: it is not started again, and a driver that is being started ends. Whether
-        there is anything to cancel.
-
-        Args:
-            asked: whether its driver was asked, and has accepted it.
-        """
+        """Cancel the job of a directory: it is not started again, and its driver ends, of itself if it was ``asked``
+        and has accepted that. Whether there is anything to cancel."""
         path = Path(directory)
         with self._lock:
             child = self._children.get(path.name) if path.parent == self.folder else None
@@ -378,7 +370,7 @@ class Children:
             return
         lived_ms = int((self._clock_s() - self._at_s[child.name]) * 1000)
         self._kill_s.pop(child.name, None)
-        is_there = (self.folder / child.name).is_dir()
+        is_there = (self.folder / child.name).is_dir() or not self._state.is_dir()
         delay_ms = self._policy.delay_ms(code, child.restarts, lived_ms)
         if delay_ms is None or child.canceling or not is_there:
             _LOG.info("the driver of %s has ended with the exit code %s", child.name, code)
@@ -408,30 +400,34 @@ class Children:
         """Have a driver end that was cancelled and cannot be asked: by SIGTERM, and after a while by force."""
         kill_s = self._kill_s.get(child.name)
         if kill_s is None or self._clock_s() >= kill_s:
-            self._kill_s[child.name] = self._clock_s() + KILL_S
             with suppress(OSError, ValueError):
-                # nobody but this shell, which leads its group, holds the lock
-                group = int((self._state / f"{child.name}.lock").read_text())
-                os.killpg(group, signal.SIGTERM if kill_s is None else signal.SIGKILL)
+                # that of the shell, which leads its group and is there: nobody else holds the lock
+                os.killpg(int(self._file(child, "lock").read_text()), signal.SIGKILL if kill_s else signal.SIGTERM)
+                self._kill_s[child.name] = self._clock_s() + KILL_S
+
+    def _file(self, child: Child, kind: str) -> Path:
+        return self._state / f"{child.name}.{kind}"
 
     def _owner_lives(self, child: Child) -> bool:
-        try:
+        with suppress(FlinkishError):
             return liveness_of(Owner.read(str(self.folder / child.name))) is Liveness.ALIVE
-        except FlinkishError:
-            return False
+        return False
 
     def _exit_code(self, child: Child) -> int | None:
         shell = self._shells.pop(child.name, None)
-        if shell is not None and shell.wait() >= 0:
+        if shell is not None and shell.returncode >= 0:
             return shell.returncode
         try:
-            return int((self._state / f"{child.name}.exit").read_text().strip())
+            return int(self._file(child, "exit").read_text())
         except (OSError, ValueError):
             return None
 
     def _is_alive(self, child: Child) -> bool:
+        shell = self._shells.get(child.name)
+        if shell is not None:
+            return shell.poll() is None
         try:
-            with (self._state / f"{child.name}.lock").open("rb") as file:
+            with self._file(child, "lock").open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return False
         except BlockingIOError:
@@ -440,7 +436,7 @@ class Children:
             return False
 
     def _start(self, child: Child) -> None:
-        directory, exit_file = self.folder / child.name, self._state / f"{child.name}.exit"
+        directory, exit_file = self.folder / child.name, self._file(child, "exit")
         self._at_s[child.name] = self._clock_s()
         self._shells.pop(child.name, None)
         above = {**child.settings, **self._forced, "flinkish.job.dir": str(directory)}
@@ -449,7 +445,7 @@ class Children:
         if child.job_id:
             environment[JOB_ID] = child.job_id
         command = python_command(FLINKISH, "run", child.program, *child.arguments)
-        lock = os.open(self._state / f"{child.name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self._file(child, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             # before it is begun: a process that is killed in between leaves a driver that is found
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -457,7 +453,7 @@ class Children:
             os.pwrite(lock, _BLANK, 0)
             log = os.open(directory / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                shell = subprocess.Popen(
+                self._shells[child.name] = subprocess.Popen(
                     ["/bin/sh", "-c", _SHELL, str(exit_file), *command],
                     stdin=lock,
                     stdout=log,
@@ -468,7 +464,5 @@ class Children:
                 )
             finally:
                 os.close(log)
-            os.pwrite(lock, f"{shell.pid:<8}".encode(), 0)
         finally:
             os.close(lock)
-        self._shells[child.name] = shell

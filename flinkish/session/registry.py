@@ -136,13 +136,6 @@ class Registry:
         lines = () if driver is None else driver.jobs
         return min(((line["start-time"], line["jid"]) for line in lines), default=(0, None))[1]
 
-    def cancelled(self, job_id: str) -> None:
-        """The driver of a job has accepted that it is cancelled."""
-        with self._lock:
-            for job in self._found:
-                if job.job_id == job_id:
-                    self._ends.setdefault((job.process, job_id), "CANCELED")
-
     def forget(self) -> None:
         """Let the next one who asks see what has changed just now."""
         with self._lock:

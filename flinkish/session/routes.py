@@ -130,7 +130,6 @@ class SessionApi:
                 self._registry.forget()
             if answer is not None:
                 if cancels and answer.status < 300:
-                    self._registry.cancelled(job_id)
                     self._cancel(jobs, job_id, asked=True)
                 return answer
             # it has ended just now; there may be another one
@@ -158,9 +157,9 @@ class SessionApi:
         found = own | {path for path, one in jobs.directories.items() if one.job_id == job_id}
         others = {path for path, one in jobs.directories.items() if one.is_owned} - found if asked else ()
         alone = [path for path in found if not any(other.startswith(f"{path}/") for other in others)]
-        cancelled = any([self._children.cancel(path, asked) for path in alone])
+        cancelled = [path for path in alone if self._children.cancel(path, asked)]
         self._registry.forget()
-        return cancelled
+        return bool(cancelled)
 
     def _archived(self, line: Json, kind: str, job_id: str, rest: str) -> str | None:
         """The JSON for a job without a driver; None: nobody knows it."""

@@ -194,7 +194,8 @@ class Storage:
         for info in infos:
             name = info.path.strip("/")[len(root.strip("/")) :].strip("/")
             is_directory = info.type == fs.FileType.Directory
-            entries.append(Entry(name, posixpath.join(directory, name), info.is_file, is_directory, info.size or 0, info.mtime_ns or 0))
+            looks = info.size or 0, info.mtime_ns or 0
+            entries.append(Entry(name, posixpath.join(directory, name), info.is_file, is_directory, *looks))
         return entries
 
     # ------------------------------------------------------------------------------------------------ writing

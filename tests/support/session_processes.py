@@ -92,7 +92,7 @@ class SessionUnderTest:
         wait_until(lambda: self.status(job_id) == status, TIMEOUT_S, f"the job to be {status}")
 
     def child(self, name: str) -> Any:
-        """What the session process has written down of the driver of a job, by the beginning of its directory's name."""
+        """What the session process has written down of a driver, by the beginning of the name of its directory."""
         found = json.loads((self.jobs / ".flinkish/session.json").read_text())["children"]
         return next(one for one in found if one["name"].startswith(f"{name}-"))
 

@@ -20,7 +20,8 @@ def task_manager_id(host: str, executor: str, driver_host: str, driver_pid: int)
     >>> task_manager_id("node7", "3", "node7", 42), task_manager_id("node7", "3", "node1", 42)
     ('node7-3-42', 'node7-3-node1-42')
     """
-    return "-".join((host, executor, *(() if host == driver_host else (driver_host,)), str(driver_pid))).replace("/", "_")
+    application = str(driver_pid) if host == driver_host else f"{driver_host}-{driver_pid}"
+    return f"{host}-{executor}-{application}".replace("/", "_")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 from tests.integration.rest.test_flinks_command_line import CommandLine, path_in
 from tests.support.processes import wait_until
 from tests.support.rest_drivers import TIMEOUT_S, Driver
-from tests.support.session_processes import SessionUnderTest
+from tests.support.session_processes import PROGRAM, SessionUnderTest
 
 #: Begins a session process with these settings.
 Begin = Callable[..., SessionUnderTest]
@@ -116,6 +116,34 @@ def test_a_driver_is_started_again_by_its_exit_code(session: Begin, code: int, s
     assert log.read_text().count("started") == starts
     # the token of the session is nothing that a driver needs
     assert one.token not in log.read_text()
+
+
+def test_two_drivers_of_a_host_are_two_and_a_killed_one_comes_again_whatever_it_leaves(session: Begin) -> None:
+    one = session(SUBMIT, "flinkish.jobmanager.restart.initial-backoff=100 ms")
+    forks = "import os, time\nif not os.fork():\n    time.sleep(600)\n" + PROGRAM
+    # what the session forces is no matter of a request
+    asked = {"flinkConfiguration": {"rest.bind-address": "0.0.0.0"}}
+    ids = [one.asked(f"/jars/{one.uploaded(text)}/run", "POST", asked)[1]["jobid"] for text in (forks, PROGRAM)]
+    urls = [json.loads(owner.read_text())["rest"] for owner in one.jobs.glob("*/owner.json")]
+    assert len(urls) == 2 and all(url.startswith("http://127.0.0.1:") for url in urls)
+
+    def managers() -> set[str]:
+        return {manager["id"] for manager in one.asked("/taskmanagers")[1]["taskmanagers"]}
+
+    for job_id in ids:
+        one.wait_for(job_id, "RUNNING")
+    wait_until(lambda: len(managers()) == 2, TIMEOUT_S, "a TaskManager of each")
+    assert all(one.asked(f"/taskmanagers/{manager}/metrics?get=numTasks")[1] for manager in managers())
+    first = min(one.drivers(), key=lambda driver: driver.create_time())
+    left = first.children()
+    try:
+        first.kill()
+        wait_until(lambda: first not in one.drivers() and len(one.drivers()) == 2, TIMEOUT_S, "another driver")
+        one.wait_for(ids[0], "RUNNING")
+        assert left and all(child.is_running() for child in left)
+    finally:
+        for child in left + [child for driver in one.drivers() for child in driver.children()]:
+            child.kill()
 
 
 def test_a_driver_that_hangs_holds_nobody_else_up(session: Begin, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.support.processes import wait_until
 from tests.unit.session.folders import job_directory
 
 TIMEOUT_S = 60.0
+ONCE = RestartPolicy(attempts=1)
 
 
 def child(name: str = "job", **fields: Any) -> Child:
@@ -43,9 +44,7 @@ class Clocks:
         self.now_s += seconds
 
 
-def children(
-    folder: Path, clocks: Clocks | None = None, policy: RestartPolicy = RestartPolicy(attempts=1), **environment: str
-) -> Children:
+def children(folder: Path, clocks: Clocks | None = None, policy: RestartPolicy = ONCE, **environment: str) -> Children:
     (folder / ".flinkish").mkdir(exist_ok=True)
     settings, times = {"execution.target": "minicluster"}, clocks or Clocks()
     given = {"clock": times.machine, "clock_s": lambda: times.now_s} if clocks else {}
@@ -182,7 +181,7 @@ def test_a_driver_gets_its_settings_and_no_secret_of_the_session(tmp_path: Path)
 class Program:
     """A program that was submitted, with clocks of its own."""
 
-    def __init__(self, folder: Path, text: str, policy: RestartPolicy = RestartPolicy(attempts=3)) -> None:
+    def __init__(self, folder: Path, text: str, policy: RestartPolicy = ONCE) -> None:
         self.folder, self.directory = folder, folder / "job"
         self.directory.mkdir()
         self.program = self.directory / "program.py"
@@ -227,7 +226,9 @@ def test_on_a_full_disk_the_next_session_process_knows_how_a_driver_has_ended(tm
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True).returncode:
         pytest.skip("no file systems can be mounted here")
     try:
-        program = Program(disk, f"import os, sys, time\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.05)\nsys.exit(1)")
+        program = Program(
+            disk, f"import os, sys, time\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.05)\nsys.exit(1)"
+        )
         with (disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
             while rest.write(bytes(4_096)):
                 pass

@@ -97,7 +97,11 @@ def test_a_malformed_query_is_refused(query: dict[str, str], extreme: JobDescrip
 
 def test_a_place_of_an_exception_is_told_by_its_fields(extreme: JobDescription) -> None:
     older = ask((extreme,), f"/jobs/{extreme.id}/exceptions")["exceptionHistory"]["entries"][1]
-    assert (older["endpoint"], older["taskManagerId"], older["taskName"]) == ("h", "h-1-driver-host-1", "z (1/1) - execution #6")
+    assert (older["endpoint"], older["taskManagerId"], older["taskName"]) == (
+        "h",
+        "h-1-driver-host-1",
+        "z (1/1) - execution #6",
+    )
 
 
 def test_accumulators_of_a_job_have_their_classes(finished: JobDescription) -> None:

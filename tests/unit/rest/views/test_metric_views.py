@@ -187,7 +187,11 @@ def test_no_name_of_a_metric_is_another_line(end: str, extreme: JobDescription) 
     # the scrape of a session is made of texts of drivers, whatever those escape
     raw = f'# HELP flink_n {forged}\n# TYPE flink_n gauge\nflink_n{{job_id="mine"}} 1.0\n'
     for scrape in (text, raw.replace("\n", " ", 1) if end == "\n" else raw):
-        assert not [line for line in merged([scrape]).split("\n") if line.startswith('flink_jobmanager_job_uptime{job_id="other"')]
+        assert not [
+            line
+            for line in merged([scrape]).split("\n")
+            if line.startswith('flink_jobmanager_job_uptime{job_id="other"')
+        ]
 
 
 def test_prometheus_gets_nothing_of_jobs_that_have_ended(finished: JobDescription) -> None:
