@@ -17,7 +17,6 @@ import os
 import posixpath
 import socket
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -30,7 +29,7 @@ from flinkish.errors import (
     JobDirectoryError,
     OperationError,
 )
-from flinkish.storage.paths import is_local, local_path
+from flinkish.storage.paths import is_local, looks_of
 from flinkish.storage.sealed import json_as
 
 #: How long a process on storage that is not local checks only for the next version, in seconds.
@@ -108,19 +107,12 @@ class DeltaFence:
         #: up to this version there is no later claim
         self._seen = token
         #: how the file of the claim looks from outside, where it has changed it is read; None: it is not local
-        self._file = self._looks()
+        self._file = looks_of(log.file(token))
 
     @property
     def token(self) -> int:
         """The fencing token: the version of the table that is this driver's claim."""
         return self._token
-
-    def _looks(self) -> tuple[int, int] | None:
-        path = local_path(self._log.file(self._token))
-        with suppress(OSError):
-            found = None if path is None else os.stat(path)
-            return None if found is None else (found.st_ino, found.st_mtime_ns)
-        return None
 
     def check(self) -> None:
         """Refuse to go on if this driver has lost the job.
@@ -148,7 +140,7 @@ class DeltaFence:
         """Whether the cheap look is enough to say that there is no later version."""
         if is_local(self._log.table):
             there, newer = self._log.has(self._seen, self._seen + 1)
-            return there and not newer and self._looks() == self._file
+            return there and not newer and looks_of(self._log.file(self._token)) == self._file
         if time.monotonic() >= _suffices_until_s.get((self._log.table, self._token), 0.0):
             return False
         return not self._log.has(self._seen + 1)[0]
@@ -162,7 +154,7 @@ class DeltaFence:
                 expected="a directory that all machines of the cluster reach, as on NFS, HDFS or an object store",
                 hint="set flinkish.job.dir to one; an existing directory may be moved there while no driver runs",
             )
-        looks = self._looks()
+        looks = looks_of(self._log.file(self._token))
         if not versions or versions[-1] < self._seen or not self._is_own(versions):
             raise JobDirectoryError(
                 f"the fencing table {self._log.table} has lost this driver's claim (version {self._token})",

@@ -19,6 +19,7 @@ from flinkish.jobdir.fencing import SILENCE_S, Liveness, liveness_of
 from flinkish.jobdir.layout import Job, JobEnd, Owner
 from flinkish.rest.access import is_loopback
 from flinkish.session.drivers import address_of
+from flinkish.storage.paths import looks_of
 from flinkish.storage.stored_file import StoredFile
 from flinkish.storage.stores import storage_of
 
@@ -54,6 +55,17 @@ class StoredJob:
     changed_ms: int
 
 
+@dataclass
+class _Known:
+    """What is remembered of a driver in a directory."""
+
+    #: id and name of its job, which stay the same
+    job: tuple[str, str] | None = None
+    #: its last sign of life, and since when there is no other one
+    sign: tuple[int, float] | None = None
+    since_s: float = 0.0
+
+
 class JobFolder:
     """Reads the job directories of a folder. One thread uses it at a time.
 
@@ -65,23 +77,20 @@ class JobFolder:
     def __init__(self, path: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self._clock_s = clock_s
-        #: (path of a directory, token of its owner) -> id and name of its job, which stay the same
-        self._jobs: dict[tuple[str, str], tuple[str, str]] = {}
-        #: the same -> the last sign of life, and since when there is no other one
-        self._heard: dict[tuple[str, str], tuple[object, float]] = {}
+        #: path of a directory, token of its owner, how the file of its job looks -> what is remembered
+        self._known: dict[tuple[object, ...], _Known] = {}
 
     def read(self) -> list[StoredJob]:
         """All jobs of the folder."""
-        found, jobs, heard = [], self._jobs, self._heard
-        self._jobs, self._heard = {}, {}
+        found, before = [], self._known
+        self._known = {}
         for path in self._directories(self.path):
             for directory in (path, *self._directories(posixpath.join(path, _FURTHER))):
                 owner = self._read(directory, Owner)
                 if owner is not None:
-                    key = directory, owner.token
-                    self._jobs |= {key: jobs[key]} if key in jobs else {}
-                    self._heard |= {key: heard[key]} if key in heard else {}
-                    found.append(self._job(directory, owner))
+                    key = directory, owner.token, looks_of(Job.path_in(directory))
+                    known = self._known[key] = before.get(key) or _Known()
+                    found.append(self._job(directory, owner, known))
         return found
 
     def _directories(self, path: str) -> list[str]:
@@ -92,15 +101,15 @@ class JobFolder:
             return []
         return sorted(one.path for one in entries if one.is_directory and not one.name.startswith("."))
 
-    def _job(self, path: str, owner: Owner) -> StoredJob:
-        key = path, owner.token
-        if key not in self._jobs:
-            job = self._read(path, Job)
-            if job is not None:
-                self._jobs[key] = job.job_id, job.name
-        job_id, name = self._jobs.get(key, (None, posixpath.basename(path)))
+    def _job(self, path: str, owner: Owner, known: _Known) -> StoredJob:
+        job = None if known.job else self._read(path, Job)
+        known.job = known.job or (job and (job.job_id, job.name))
+        job_id, name = known.job or (None, posixpath.basename(path))
         driver, owned = _driver_of(owner)
-        owned = owned and not (liveness_of(owner) is Liveness.SILENT and self._silent_s(key, owner) > SILENCE_S)
+        if known.sign != (owner.renewals, owner.renewed_s):
+            known.sign, known.since_s = (owner.renewals, owner.renewed_s), self._clock_s()
+        # of an owner on another machine nothing is known but its signs of life
+        owned = owned and (liveness_of(owner) is Liveness.ALIVE or self._clock_s() - known.since_s <= SILENCE_S)
         end = None if owned else self._read(path, JobEnd)
         return StoredJob(
             path,
@@ -112,13 +121,6 @@ class JobFolder:
             None if end is None else end.status,
             int(owner.renewed_s * 1000),
         )
-
-    def _silent_s(self, key: tuple[str, str], owner: Owner) -> float:
-        """For how long an owner on another machine has been watched without a sign of life."""
-        sign, now_s = (owner.renewals, owner.renewed_s), self._clock_s()
-        if self._heard.get(key, (None, 0.0))[0] != sign:
-            self._heard[key] = sign, now_s
-        return now_s - self._heard[key][1]
 
     def _read(self, directory: str, kind: type[F]) -> F | None:
         try:

@@ -35,6 +35,10 @@ _REMOTE_S = 10.0
 _LOOK_S = 5.0
 
 
+#: The ends after which a job is not started again, whatever becomes of its driver.
+_FOR_GOOD = ("FINISHED", "CANCELED")
+
+
 class Restarts(Protocol):
     """What is known of drivers that the session process has started."""
 
@@ -104,7 +108,7 @@ class Registry:
         #: address, host and process -> the driver, and its directories
         self._drivers: dict[tuple[str, str, str], Driver] = {}
         self._paths: dict[tuple[str, str, str], set[str]] = {}
-        #: (process, id of a job) -> how the job has ended in it
+        #: (process, id of a job) -> how the job has ended in it for good
         self._ends: dict[tuple[str, str], str] = {}
         self._snapshot = Snapshot()
         self._made_s: float | None = None
@@ -185,7 +189,7 @@ class Registry:
             if driver.is_gone and not self._paths[key] & there:
                 continue
             for line in driver.jobs:
-                if line["state"] in ENDED:
+                if line["state"] in _FOR_GOOD:
                     self._ends[key[2], line["jid"]] = line["state"]
                 if driver.is_gone and found.get(line["jid"], {}).get("state") in ENDED:
                     continue

@@ -96,6 +96,17 @@ def is_local(path: str) -> bool:
     return scheme_of(path) in ("", "file")
 
 
+def looks_of(path: str) -> tuple[int, int] | None:
+    """How a local file looks from outside: another one in its place looks different, though one that looks different
+    may be the same. None: it is not there, or not local."""
+    local = local_path(path)
+    try:
+        found = None if local is None else os.stat(local)
+    except OSError:
+        return None
+    return None if found is None else (found.st_ino, found.st_mtime_ns)
+
+
 def local_path(path: str) -> str | None:
     """The path without its scheme if it is on the local file system, else None. Raises as `scheme_of` does.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.errors import ConfigurationError, FlinkishError, InternalError, message_of
-from flinkish.runtime.phases import Clock, SystemClock
+from flinkish.runtime.phases import Clock, ElapsedClock, SystemClock
 
 
 class Kind(Enum):
@@ -94,7 +94,7 @@ class Operations:
     ) -> None:
         self._start = start
         self._keep_ms = keep_ms
-        self._clock = clock or SystemClock()
+        self._clock, self._elapsed = clock or SystemClock(), clock or ElapsedClock()
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
 
@@ -156,7 +156,7 @@ class Operations:
         if not outcome.done():
             return operation
         if known.completed_ms is None:
-            known.completed_ms = self._clock.now_ms()
+            known.completed_ms = self._elapsed.now_ms()
         error = outcome.exception()
         if error is not None:
             return replace(operation, completed=True, failure=_typed(error))
@@ -166,7 +166,7 @@ class Operations:
         return replace(operation, completed=True, location=None if result is None else str(result))
 
     def _forget(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._elapsed.now_ms()
         for known in self._entries.values():
             if known.completed_ms is None and known.outcome.done():
                 known.completed_ms = now_ms

@@ -155,6 +155,9 @@ def test_a_directory_that_was_deleted_and_is_used_again_shows_its_new_job(tmp_pa
     assert watched.states() == {}
     job_directory(tmp_path / "one", OTHER, None, token="another run")
     assert watched.states() == {OTHER: "RECONCILING"}
+    # whatever its owner is called
+    job_directory(tmp_path / "one", THIRD, None, token="another run")
+    assert watched.states() == {THIRD: "RECONCILING"}
 
 
 def test_another_process_at_the_address_of_a_driver_is_another_driver(tmp_path: Path) -> None:
@@ -199,6 +202,13 @@ def test_how_a_job_has_ended_is_known_if_only_its_driver_could_say_it(tmp_path: 
     assert watched.states() == {JOB: "FINISHED"}, "it has given its directory back, and could not write why"
     job_directory(directory, pid=1 << 22)
     assert watched.states() == {JOB: "FAILED"}, "another process, of which nothing was said"
+    watched = Watched(tmp_path, one="RESTARTING")
+    job_directory(directory)
+    watched.states()
+    watched.drivers[URL].jobs = (line(JOB, "FAILED", end=5_000),)
+    assert watched.states() == {JOB: "FAILED"}
+    job_directory(directory, rest=None, released=True)
+    assert watched.states() == {JOB: "RESTARTING"}, "its driver is started again"
 
 
 def test_programs_without_a_job_are_listed_and_only_jobs_with_a_living_driver_run(tmp_path: Path) -> None:
