@@ -377,13 +377,8 @@ class Children:
             status = "CANCELED" if child.canceling else "ENDED" if is_there else "DELETED"
             return self._set(replace(child, status=status, code=code))
         row = self._policy.row(child.restarts, lived_ms)
-        _LOG.warning(
-            "the driver of %s has ended with the exit code %s; restart %s in %s s",
-            child.name,
-            code,
-            row + 1,
-            delay_ms / 1000,
-        )
+        said = "the driver of %s has ended with the exit code %s; restart %s in %s s"
+        _LOG.warning(said, child.name, code, row + 1, delay_ms / 1000)
         self._at_s[child.name] = self._clock_s() + delay_ms / 1000
         restart_ms = self._clock.now_ms() + delay_ms
         self._set(replace(child, status="WAITING", code=code, restarts=row + 1, restart_ms=restart_ms))

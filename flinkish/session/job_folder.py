@@ -111,16 +111,8 @@ class JobFolder:
         # of an owner on another machine nothing is known but its signs of life
         owned = owned and (liveness_of(owner) is Liveness.ALIVE or self._clock_s() - known.since_s <= SILENCE_S)
         end = None if owned else self._read(path, JobEnd)
-        return StoredJob(
-            path,
-            job_id,
-            name,
-            driver,
-            f"{owner.machine or owner.host}/{owner.pid}/{owner.started}",
-            owned,
-            None if end is None else end.status,
-            int(owner.renewed_s * 1000),
-        )
+        process, ended = f"{owner.machine or owner.host}/{owner.pid}/{owner.started}", end and end.status
+        return StoredJob(path, job_id, name, driver, process, owned, ended, int(owner.renewed_s * 1000))
 
     def _read(self, directory: str, kind: type[F]) -> F | None:
         try:

@@ -127,18 +127,12 @@ class Registry:
                 self._snapshot, self._made_s = self._merged(), self._clock_s()
             return self._snapshot
 
-    def job_of(self, directory: str) -> str | None:
-        """The id of the job of a directory that has just been made; None: it has none yet, or it is not known yet."""
+    def job_of(self, directory: str, given: str) -> str | None:
+        """The id of the job of a directory that has just been made, to whose driver an id was given; None: it has none
+        yet, or it is not known yet."""
         jobs = self.jobs()
         found = jobs.directories.get(directory)
-        if found is None:
-            return None
-        if found.job_id is not None or found.driver is None:
-            return found.job_id
-        # the first one that it was given
-        driver = next((one for one in jobs.all_drivers if one.url == found.driver[0]), None)
-        lines = () if driver is None else driver.jobs
-        return min(((line["start-time"], line["jid"]) for line in lines), default=(0, None))[1]
+        return found.job_id if found is not None and found.job_id else given if given in jobs.drivers else None
 
     def forget(self) -> None:
         """Let the next one who asks see what has changed just now."""

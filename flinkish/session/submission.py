@@ -44,11 +44,7 @@ class Submission:
     """
 
     def __init__(
-        self,
-        uploads: Uploads,
-        children: Children,
-        registry: Registry,
-        clock_s: Callable[[], float] = time.monotonic,
+        self, uploads: Uploads, children: Children, registry: Registry, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._uploads = uploads
         self._children = children
@@ -118,7 +114,7 @@ class Submission:
         deadline_s = self._clock_s() + SUBMIT_S
         while True:
             now = self._children.get(child.name)
-            found = self._registry.job_of(str(directory))
+            found = self._registry.job_of(str(directory), child.job_id)
             if found is not None:
                 return found
             if now is None or now.has_ended:

@@ -10,7 +10,6 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.options import core
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.job.description import ExceptionDescription, JobDescription, VertexDescription
-from flinkish.jobmanager.job.task_managers import task_manager_id
 from flinkish.rest.failures import failure_cause_of
 from flinkish.rest.route import Asked, BadRequestError, Route
 from flinkish.rest.views.shapes import (

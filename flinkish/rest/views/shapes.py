@@ -23,7 +23,6 @@ from flinkish.jobmanager.job.description import (
     VertexDescription,
 )
 from flinkish.jobmanager.job.lifecycle import ExecutionState
-from flinkish.jobmanager.job.task_managers import task_manager_id
 from flinkish.rest.route import Asked, NotFoundError
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from flinkish.common.memory import MemoryConfiguration
 from flinkish.jobmanager.job.description import JobManagerDescription
-from flinkish.jobmanager.job.task_managers import REGISTERED, MemoryFigures, TaskManagerDescription, task_manager_id
+from flinkish.jobmanager.job.task_managers import REGISTERED, MemoryFigures, TaskManagerDescription
 from flinkish.rest.route import Asked, NotFoundError
 from flinkish.rest.views.shapes import DRIVER, ENDED, UNASSIGNED, Json, host_of, task_manager_of
 
