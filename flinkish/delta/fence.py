@@ -3,10 +3,9 @@ table of its job.
 
 Rule: a driver has lost the job as soon as the Delta log of the table has a later version that is a claim. The usual
 check only looks whether the file of the next version exists: it reads nothing and needs no Spark. That the driver's own
-claim is still there, so that the log was not deleted, put back or begun anew by another driver, is looked at by each
-check on local file systems; elsewhere, where each look is a request, by the first check in a process and once a minute.
-The claim is known by what is in it, never by its number alone: in a directory that was deleted and is used again,
-another driver has the same. A driver that has lost its claim cannot get it back. Versions that are no claims
+claim is still there, so that the log was not deleted or put back, is looked at by each check on local file systems;
+elsewhere, where each look is a request, by the first check in a process and once a minute. It is known by what is in
+it: in a directory that was deleted and is used again, another driver has the same number. Versions that are no claims
 (OPTIMIZE, VACUUM) are passed over. Where the log was cleaned up, the names of the remaining files tell which version is
 the latest.
 """

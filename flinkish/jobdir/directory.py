@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import posixpath
 import threading
 import time
@@ -281,7 +282,8 @@ class JobDirectory:
                 self.write_owner()
 
     def release(self, status: str = "", cause: str = "") -> None:
-        """Give the directory back. If that cannot be written, at least this process remembers it.
+        """Give the directory back. If that cannot be written, at least this process remembers it; a process that the
+        driver has forked cannot.
 
         Args:
             status: the status with which the job has ended; "": it is not known.
@@ -291,7 +293,7 @@ class JobDirectory:
         given_back(self._token)
         with self._owning, contextlib.suppress(OperationError):
             owner = self.read(Owner)
-            if owner is not None and owner.token == self._token:
+            if owner is not None and (owner.token, owner.pid) == (self._token, os.getpid()):
                 ended = OwnersEnd(status, cause, int(time.time() * 1000)) if status else None
                 self.write(replace(owner, released=True, ended=ended))
 

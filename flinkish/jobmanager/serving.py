@@ -49,16 +49,18 @@ def serve(configuration: Configuration) -> None:
     if endpoint is not None:
         announce_rest(endpoint.url)
         # looked at now: Python forgets the file when it has run it
-        atexit.register(_end, endpoint, is_program=hasattr(sys.modules.get("__main__"), "__file__"))
+        atexit.register(_end, endpoint, os.getpid(), is_program=hasattr(sys.modules.get("__main__"), "__file__"))
 
 
 def _is_wanted(configuration: Configuration) -> bool:
     return configuration.get(rest.ENABLED) and (configuration.contains(rest.ENABLED) or _OF_PYTEST not in os.environ)
 
 
-def _end(endpoint: RestEndpoint, is_program: bool) -> None:
-    """End with the process: once its jobs have ended, and what they held is given back. Who sits before a prompt or a
-    notebook, which is no program, is not held up: they have seen the end of the jobs."""
+def _end(endpoint: RestEndpoint, pid: int, is_program: bool) -> None:
+    """End with the process ``pid``, and none that it has forked, once its jobs have ended. Who sits before a prompt or
+    a notebook, which is no program, is not held up: they have seen the end of the jobs."""
+    if os.getpid() != pid:
+        return
     if is_program and not hasattr(sys, "ps1"):
         endpoint.linger()
     endpoint.stop()

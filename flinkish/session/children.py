@@ -6,10 +6,9 @@
     <folder>/NAME/                       its job directory, with the program, driver.log and driver.log.1
 
 Rule: a driver lives as long as the shell that waits for it, which holds the lock and hands it on to nobody: a process
-that the driver leaves behind is no driver. How it has ended the shell says twice, by its own exit code to the session
-process that has started it, and to a later one by a file that is there, in its full size, before the driver is. A
-driver is started again by its exit code alone (`RestartPolicy`), and not once somebody has cancelled it. All waits are
-by a clock that nobody sets.
+that the driver leaves behind is no driver. How it has ended the shell says by its own exit code, and to a later session
+process by a file that is there, in its full size, before the driver is. A driver is started again by its exit code
+alone (`RestartPolicy`), and not once somebody has cancelled it. All waits are by a clock that nobody sets.
 """
 
 from __future__ import annotations
@@ -125,8 +124,7 @@ class Child:
         program: the path of the program.
         settings: its settings, above those of the session process.
         upload: what was uploaded.
-        status: RUNNING, WAITING (for its restart), ENDED, CANCELED (while no driver had the job), or DELETED (its
-            directory was, while it ran).
+        status: RUNNING, WAITING (for its restart), ENDED, CANCELED, or DELETED (its directory was, while it ran).
         restarts: how many restarts there were in a row.
         restart_ms: when it is started again.
         code: the exit code of its last driver.
@@ -214,8 +212,8 @@ class Children:
         self.on_end: Callable[[], None] = lambda: None
 
     def _until_ms(self, child: Child) -> int:
-        """How long ago the driver of an earlier session process began, or in which time it is started again. Whatever
-        was done to the machine's clock since, it has not begun in the future, and does not wait longer than ever."""
+        """How long ago the driver of an earlier session process began, or in which time it is started again. However
+        the machine's clock was set since, it has not begun in the future, and waits no longer than ever."""
         if child.status == "WAITING":
             return min(max(0, child.restart_ms - self._clock.now_ms()), self._policy.max_ms)
         return min(0, child.started_ms - self._clock.now_ms())
@@ -281,9 +279,9 @@ class Children:
             started = replace(child, started_ms=self._clock.now_ms())
             ended = [name for name, one in self._children.items() if one.has_ended]
             for name in ended[: max(0, len(ended) - MOST_ENDED)]:
+                for kind in ("lock", "exit"):
+                    self._file(self._children[name], kind).unlink(missing_ok=True)
                 del self._children[name], self._at_s[name]
-                for suffix in ("lock", "exit"):
-                    (self._state / f"{name}.{suffix}").unlink(missing_ok=True)
             self._children[child.name] = started
             try:
                 self._write()

@@ -1,8 +1,7 @@
 """The job directories below a folder, as far as their files say what became of their jobs.
 
 Rule: nothing is written there, and a directory that cannot be read is left out: it is none, or it is damaged, which its
-driver says to who starts it. What is remembered of a directory is of the driver that its owner's token names: one that
-was deleted and is used again is another one.
+driver says to who starts it. What is remembered is of an owner and its files: a directory that is used again is new.
 """
 
 from __future__ import annotations
@@ -102,8 +101,8 @@ class JobFolder:
         return sorted(one.path for one in entries if one.is_directory and not one.name.startswith("."))
 
     def _job(self, path: str, owner: Owner, known: _Known) -> StoredJob:
-        job = None if known.job else self._read(path, Job)
-        known.job = known.job or (job and (job.job_id, job.name))
+        if known.job is None and (job := self._read(path, Job)) is not None:
+            known.job = job.job_id, job.name
         job_id, name = known.job or (None, posixpath.basename(path))
         driver, owned = _driver_of(owner)
         if known.sign != (owner.renewals, owner.renewed_s):
@@ -111,8 +110,9 @@ class JobFolder:
         # of an owner on another machine nothing is known but its signs of life
         owned = owned and (liveness_of(owner) is Liveness.ALIVE or self._clock_s() - known.since_s <= SILENCE_S)
         end = None if owned else self._read(path, JobEnd)
-        process, ended = f"{owner.machine or owner.host}/{owner.pid}/{owner.started}", end and end.status
-        return StoredJob(path, job_id, name, driver, process, owned, ended, int(owner.renewed_s * 1000))
+        ended, changed_ms = None if end is None else end.status, int(owner.renewed_s * 1000)
+        process = f"{owner.machine or owner.host}/{owner.pid}/{owner.started}"
+        return StoredJob(path, job_id, name, driver, process, owned, ended, changed_ms)
 
     def _read(self, directory: str, kind: type[F]) -> F | None:
         try:

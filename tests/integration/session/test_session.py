@@ -146,6 +146,21 @@ def test_two_drivers_of_a_host_are_two_and_a_killed_one_comes_again_whatever_it_
             child.kill()
 
 
+def test_a_process_that_a_driver_forks_and_that_exits_ends_nothing_of_the_driver(session: Begin) -> None:
+    one = session(SUBMIT)
+    forks = PROGRAM.replace('env.execute("uploaded")', 'client = env.execute_async("uploaded")') + (
+        "import os\nif not os.fork():\n    sys.exit(0)\nprint('it has exited', os.wait(), flush=True)\n"
+        "client.get_job_execution_result().result()\n"
+    )
+    job_id = one.asked(f"/jars/{one.uploaded(forks)}/run", "POST", {})[1]["jobid"]
+    (log,) = one.jobs.glob("*/driver.log")
+    wait_until(lambda: "it has exited" in log.read_text(), TIMEOUT_S, "the other process")
+    one.wait_for(job_id, "RUNNING")
+    (owner,) = one.jobs.glob("*/owner.json")
+    assert "released" not in json.loads(owner.read_text())
+    assert one.asked(f"/jobs/{job_id}/metrics")[0] == 200, "the token of the driver is there"
+
+
 def test_a_driver_that_hangs_holds_nobody_else_up(session: Begin, tmp_path: Path) -> None:
     one = session()
     for name in ("first", "second"):
