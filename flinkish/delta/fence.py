@@ -16,6 +16,7 @@ import os
 import posixpath
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -176,11 +177,10 @@ class DeltaFence:
 
     def _is_own(self, versions: list[int]) -> bool:
         """Whether the claim of this number, if the log still has it, is that of this driver."""
-        try:
+        with suppress(FileNotFoundError):
             claim = self._log.claim(self._token) if self._token in versions else None
-        except FileNotFoundError:
-            claim = None
-        return claim is None or claim.owner == self._owner
+            return claim is None or claim.owner == self._owner
+        return True
 
     def _last_claim(self, versions: list[int]) -> tuple[int, Claim | None]:
         for version in reversed(versions):

@@ -208,8 +208,7 @@ class QueryAttempt(EpochListener):
 
     @contextmanager
     def _fenced_first(self) -> Iterator[None]:
-        """A newer driver moves the query's files away, or somebody deletes them, which is then the cause of whatever
-        fails within the block."""
+        """Who moves the query's files away (a newer driver), or deletes them, is the cause of what fails in here."""
         try:
             yield
         except Exception as error:

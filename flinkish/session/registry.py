@@ -128,8 +128,7 @@ class Registry:
             return self._snapshot
 
     def job_of(self, directory: str, given: str) -> str | None:
-        """The id of the job of a directory that has just been made, to whose driver an id was given; None: it has none
-        yet, or it is not known yet."""
+        """The id of the job of a new directory, whose driver was given an id; None: it is not known to have one yet."""
         jobs = self.jobs()
         found = jobs.directories.get(directory)
         return found.job_id if found is not None and found.job_id else given if given in jobs.drivers else None
@@ -176,8 +175,7 @@ class Registry:
         found.update((line["jid"], line) for line in self._ended)
         for child, status in self._restarts.without_job({job.path for job in self._found if job.job_id is not None}):
             found.setdefault(child.job_id, self._line(child.job_id, child.name, child.started_ms, status))
-        there = {job.path for job in self._found}
-        of_drivers: dict[str, Driver] = {}
+        there, of_drivers = {job.path for job in self._found}, dict[str, Driver]()
         managers: dict[str, tuple[Json, Driver]] = {}
         for key, driver in self._drivers.items():
             if driver.is_gone and not self._paths[key] & there:
@@ -216,7 +214,6 @@ class Registry:
         return self._line(job.job_id, job.name, job.changed_ms, status)
 
     def _line(self, job_id: str, name: str, changed_ms: int, status: str) -> Json:
-        now_ms = self._clock.now_ms()
         return {
             "jid": job_id,
             "name": name,
@@ -224,7 +221,7 @@ class Registry:
             "schedulerType": "Default",
             "start-time": changed_ms,
             "end-time": changed_ms if status in ENDED else -1,
-            "duration": 0 if status in ENDED else max(0, now_ms - changed_ms),
+            "duration": 0 if status in ENDED else max(0, self._clock.now_ms() - changed_ms),
             "state": status,
             "last-modification": changed_ms,
             "tasks": {**{state.lower(): 0 for state in TASK_STATES}, "total": 0},

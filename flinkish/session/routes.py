@@ -149,8 +149,8 @@ class SessionApi:
         return unless_known(Answer(200, value.encode()), headers)
 
     def _cancel(self, jobs: Snapshot, job_id: str, asked: bool) -> bool:
-        """Whether the session process sees to the end of a job: one that has no driver yet that could be asked, or
-        whose driver has accepted it. It is not started again then, unless its program has further jobs that go on."""
+        """Whether the session process sees to the end of a job without a driver, or one whose driver was asked for it:
+        it is not started again then, unless its program has further jobs that go on."""
         if self._children is None:
             return False
         own = {str(self._children.folder / one.name) for one in self._children.all() if one.job_id == job_id}

@@ -125,8 +125,7 @@ class Submission:
                 )
             if self._clock_s() >= deadline_s:
                 raise ConflictError(
-                    f"The program has no job after {SUBMIT_S:g} s, and goes on as {child.job_id}, INITIALIZING: see "
-                    f"{directory / LOG_FILE}."
+                    f"The program has no job after {SUBMIT_S:g} s, goes on as {child.job_id}: {directory / LOG_FILE}."
                 )
             time.sleep(_LOOK_S)
 
