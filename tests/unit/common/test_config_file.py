@@ -95,3 +95,12 @@ def test_a_file_is_read_and_an_absent_one_is_named(tmp_path):
     assert load_yaml(file).to_dict() == {"parallelism.default": "3"}
     with pytest.raises(ConfigurationError, match="nowhere.yaml"):
         load_yaml(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0c", "\x1c"], ids=ascii)
+def test_a_value_is_no_other_line(end):
+    text = f"pipeline.name: a{end}flinkish.rest.token: none\nparallelism.default: 2\n"
+    assert parse_yaml(text).to_dict() == {
+        "pipeline.name": f"a{end}flinkish.rest.token: none",
+        "parallelism.default": "2",
+    }

@@ -60,6 +60,12 @@ def test_properties_are_read_as_spark_reads_them(text: str) -> None:
     assert read_properties(text) == {"a": "b c"}
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0c", "\x1c"], ids=ascii)
+def test_a_value_of_a_property_is_no_other_line(end: str) -> None:
+    found = read_properties(f"spark.app.name a{end}spark.master=x\r\nspark.a=1\n")
+    assert found == {"spark.app.name": f"a{end}spark.master=x", "spark.a": "1"}
+
+
 def test_lists_are_merged_without_doubles_and_blanks() -> None:
     assert comma_list("a, b,,", None, ["c", "a"]) == "a,b,c"
 
