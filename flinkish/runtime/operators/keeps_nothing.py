@@ -115,6 +115,8 @@ class _CannotTell(Exception):
 
 
 _ABSENT, _UNKNOWN = object(), object()
+#: not every release of mypy knows the attribute
+_builtins_of = operator.attrgetter("__builtins__")
 
 #: instead of the key of a part: the record itself; something new that holds parts of the record
 _ITSELF, _HELD = object(), object()
@@ -375,7 +377,7 @@ class _Scan:
         value = globals_.get(name, _ABSENT)
         self.facts.append((globals_, name, value))
         if value is _ABSENT:
-            if function.__builtins__ is not builtins_:
+            if _builtins_of(function) is not builtins_:
                 raise _CannotTell
             value = builtins_[name]
             self.facts.append((builtins_, name, value))
