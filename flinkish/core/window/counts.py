@@ -8,13 +8,13 @@ they have fired, and Flink's ``CountTrigger``.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.functions import ReduceFunction
 from flinkish.core.state import ReducingState, ReducingStateDescriptor, ValueStateDescriptor
 from flinkish.core.window.assigner import WindowAssigner, checked_count
-from flinkish.core.window.trigger import PurgingTrigger, Trigger, TriggerResult, TriggerTraits
+from flinkish.core.window.trigger import PurgingTrigger, QuietTrigger, Trigger, TriggerResult, TriggerTraits
 from flinkish.core.window.window import CountWindow, CountWindowSerializer, Window
 
 
@@ -23,7 +23,7 @@ class _Sum(ReduceFunction):
         return value1 + value2
 
 
-class CountTrigger(Trigger[Any, Window]):
+class CountTrigger(QuietTrigger[Any, Window]):
     """Fires at every ``window_size``-th element of a key and window. It does not purge: see PurgingTrigger."""
 
     def __init__(self, window_size: int) -> None:
@@ -44,12 +44,6 @@ class CountTrigger(Trigger[Any, Window]):
         count.clear()
         return TriggerResult.FIRE
 
-    def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
     def can_merge(self) -> bool:
         return True
 
@@ -69,70 +63,18 @@ class CountTrigger(Trigger[Any, Window]):
         return f"CountTrigger({self._window_size})"
 
 
-#: the number of elements of the key so far
-_TUMBLING_COUNT = ValueStateDescriptor("tumbling-count-assigner", Types.LONG())
-
-
-class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
-    """The n-th window of a key holds ``size`` of its elements from number ``n * size`` on (both count from 0)."""
-
-    def __init__(self, window_size: int) -> None:
-        self._size = checked_count("the size of count windows", window_size)
-
-    @staticmethod
-    def of(window_size: int) -> CountTumblingWindowAssigner:
-        """The assigner of windows of ``window_size`` elements."""
-        return CountTumblingWindowAssigner(window_size)
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
-    ) -> Collection[CountWindow]:
-        state = context.get_runtime_context().get_state(_TUMBLING_COUNT)
-        count = state.value() or 0
-        state.update(count + 1)
-        return [CountWindow(count // self._size)]
-
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        # a full window gets no more elements, and nothing else would ever clean it up
-        return PurgingTrigger.of(CountTrigger.of(self._size))
-
-    def get_window_serializer(self) -> CountWindowSerializer:
-        return CountWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        return False
-
-    def needs_processing_time(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return f"CountTumblingWindowAssigner({self._size})"
-
-
-#: the number of elements of the key so far
-_SLIDE_COUNT = ValueStateDescriptor("slide-count-assigner", Types.LONG())
-
-
-class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
-    """The n-th window of a key holds ``size`` of its elements from number ``n * slide`` on (both count from 0).
-
-    Only full windows fire, as in PyFlink; Java's ``countWindow(size, slide)`` also fires the first ones, which are not
-    full (``GlobalWindows`` with ``CountEvictor.of(size)`` and ``CountTrigger.of(slide)``).
-    """
+class _CountWindowAssigner(WindowAssigner[Any, CountWindow]):
+    #: the state with the number of elements of the key so far
+    _count: ClassVar[ValueStateDescriptor]
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         self._size = checked_count("the size of count windows", window_size)
         self._slide = checked_count("the slide of count windows", window_slide)
 
-    @staticmethod
-    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
-        """The assigner of windows of ``window_size`` elements that begin at every ``window_slide``-th element."""
-        return CountSlidingWindowAssigner(window_size, window_slide)
-
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
-        state = context.get_runtime_context().get_state(_SLIDE_COUNT)
+        state = context.get_runtime_context().get_state(self._count)
         count = state.value() or 0
         state.update(count + 1)
         last_id = count // self._slide
@@ -151,6 +93,38 @@ class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
 
     def needs_processing_time(self) -> bool:
         return False
+
+
+class CountTumblingWindowAssigner(_CountWindowAssigner):
+    """The n-th window of a key holds ``size`` of its elements from number ``n * size`` on (both count from 0)."""
+
+    _count = ValueStateDescriptor("tumbling-count-assigner", Types.LONG())
+
+    def __init__(self, window_size: int) -> None:
+        super().__init__(window_size, window_size)
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        """The assigner of windows of ``window_size`` elements."""
+        return CountTumblingWindowAssigner(window_size)
+
+    def __repr__(self) -> str:
+        return f"CountTumblingWindowAssigner({self._size})"
+
+
+class CountSlidingWindowAssigner(_CountWindowAssigner):
+    """The n-th window of a key holds ``size`` of its elements from number ``n * slide`` on (both count from 0).
+
+    Only full windows fire, as in PyFlink; Java's ``countWindow(size, slide)`` also fires the first ones, which are not
+    full (``GlobalWindows`` with ``CountEvictor.of(size)`` and ``CountTrigger.of(slide)``).
+    """
+
+    _count = ValueStateDescriptor("slide-count-assigner", Types.LONG())
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """The assigner of windows of ``window_size`` elements that begin at every ``window_slide``-th element."""
+        return CountSlidingWindowAssigner(window_size, window_slide)
 
     def __repr__(self) -> str:
         return f"CountSlidingWindowAssigner({self._size}, {self._slide})"

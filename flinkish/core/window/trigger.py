@@ -172,22 +172,75 @@ def checked_interval(name: str, interval_ms: int) -> int:
     return interval_ms
 
 
-class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
+C = TypeVar("C", bound="_ContinuousTrigger")
+
+
+class QuietTrigger(Trigger[T, W]):
+    """Base of Flink's own triggers, which do nothing at times of the kind that they do not ask for."""
+
+    def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+
+class _ContinuousTrigger(QuietTrigger[Any, TimeWindow]):
+    def __init__(self, interval: int) -> None:
+        self._interval = checked_interval(type(self).__name__, interval)
+        # reducing state, not a plain value: when windows merge, the earliest time counts
+        self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
+
+    @classmethod
+    def of(cls: type[C], interval: Time | Duration) -> C:
+        """The trigger that fires every ``interval``."""
+        return cls(milliseconds_of(interval, "the interval", f"{cls.__name__}.of()"))
+
+    @abstractmethod
+    def _register(self, time_ms: int, ctx: Trigger.TriggerContext) -> None:
+        """Register a timer of the trigger's kind of time."""
+
+    @abstractmethod
+    def _delete(self, time_ms: int, ctx: Trigger.TriggerContext) -> None:
+        """Delete it."""
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._state)
+        next_fire_ms = self._fire_timestamp(ctx).get()
+        if next_fire_ms is not None:
+            self._register(next_fire_ms, ctx)
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        fire_timestamp = self._fire_timestamp(ctx)
+        next_fire_ms = fire_timestamp.get()
+        if next_fire_ms is not None:
+            self._delete(next_fire_ms, ctx)
+            fire_timestamp.clear()
+
+    def register_next_fire_timestamp(
+        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
+    ) -> None:
+        """Register the next firing an interval after ``time``, but not behind the end of the window."""
+        next_fire_ms = min(time + self._interval, window.max_timestamp())
+        fire_timestamp_state.add(next_fire_ms)
+        self._register(next_fire_ms, ctx)
+
+    def _fire_timestamp(self, ctx: Trigger.TriggerContext) -> ReducingState[int]:
+        return cast("ReducingState[int]", ctx.get_partitioned_state(self._state))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._interval})"
+
+
+class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires at each multiple of the interval that the watermark passes, and at the end of the window.
 
     Raises:
         ProgramError: the interval is not more than 0 ms.
     """
-
-    def __init__(self, interval: int) -> None:
-        self._interval = checked_interval("ContinuousEventTimeTrigger", interval)
-        # reducing state, not a plain value: when windows merge, the earliest time counts
-        self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
-
-    @staticmethod
-    def of(interval: Time | Duration) -> ContinuousEventTimeTrigger:
-        """The trigger that fires every ``interval``."""
-        return ContinuousEventTimeTrigger(milliseconds_of(interval, "the interval", "ContinuousEventTimeTrigger.of()"))
 
     def on_element(
         self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
@@ -200,9 +253,6 @@ class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
             self.register_next_fire_timestamp(timestamp - timestamp % self._interval, window, ctx, fire_timestamp)
         return TriggerResult.CONTINUE
 
-    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         if time == window.max_timestamp():
             return TriggerResult.FIRE
@@ -213,62 +263,33 @@ class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
         self.register_next_fire_timestamp(time, window, ctx, fire_timestamp)
         return TriggerResult.FIRE
 
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._state)
-        next_fire_ms = self._fire_timestamp(ctx).get()
-        if next_fire_ms is not None:
-            ctx.register_event_time_timer(next_fire_ms)
-
     def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_event_time_timer(window.max_timestamp())
-        fire_timestamp = self._fire_timestamp(ctx)
-        next_fire_ms = fire_timestamp.get()
-        if next_fire_ms is not None:
-            ctx.delete_event_time_timer(next_fire_ms)
-            fire_timestamp.clear()
+        super().clear(window, ctx)
 
     def register_next_fire_timestamp(
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
     ) -> None:
-        """Register the next firing an interval after ``time``, but not behind the end of the window."""
-        last_ms = window.max_timestamp()
         # after the end of the input a window without an end (GlobalWindows) fires once more, not for ever
-        ended = ctx.get_current_watermark() == last_ms == MAX_WATERMARK_MS
-        next_fire_ms = last_ms if ended else min(time + self._interval, last_ms)
-        fire_timestamp_state.add(next_fire_ms)
-        ctx.register_event_time_timer(next_fire_ms)
+        ended = ctx.get_current_watermark() == window.max_timestamp() == MAX_WATERMARK_MS
+        super().register_next_fire_timestamp(MAX_WATERMARK_MS if ended else time, window, ctx, fire_timestamp_state)
 
-    def _fire_timestamp(self, ctx: Trigger.TriggerContext) -> ReducingState[int]:
-        return cast("ReducingState[int]", ctx.get_partitioned_state(self._state))
+    def _register(self, time_ms: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_event_time_timer(time_ms)
+
+    def _delete(self, time_ms: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(time_ms)
 
     def traits(self) -> TriggerTraits:
         return TriggerTraits(sees_watermarks=True, uses_processing_time=False)
 
-    def __repr__(self) -> str:
-        return f"ContinuousEventTimeTrigger({self._interval})"
 
-
-class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
+class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires at each multiple of the interval, also without new elements, and at the end of the window.
 
     Raises:
         ProgramError: the interval is not more than 0 ms.
     """
-
-    def __init__(self, interval: int) -> None:
-        self._interval = checked_interval("ContinuousProcessingTimeTrigger", interval)
-        # reducing state, not a plain value: when windows merge, the earliest time counts
-        self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
-
-    @staticmethod
-    def of(interval: Time | Duration) -> ContinuousProcessingTimeTrigger:
-        """The trigger that fires every ``interval``."""
-        return ContinuousProcessingTimeTrigger(
-            milliseconds_of(interval, "the interval", "ContinuousProcessingTimeTrigger.of()")
-        )
 
     def on_element(
         self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
@@ -289,44 +310,17 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
             self.register_next_fire_timestamp(time, window, ctx, fire_timestamp)
         return TriggerResult.FIRE
 
-    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
+    def _register(self, time_ms: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_processing_time_timer(time_ms)
 
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._state)
-        next_fire_ms = self._fire_timestamp(ctx).get()
-        if next_fire_ms is not None:
-            ctx.register_processing_time_timer(next_fire_ms)
-
-    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
-        fire_timestamp = self._fire_timestamp(ctx)
-        next_fire_ms = fire_timestamp.get()
-        if next_fire_ms is not None:
-            ctx.delete_processing_time_timer(next_fire_ms)
-            fire_timestamp.clear()
-
-    def register_next_fire_timestamp(
-        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
-    ) -> None:
-        """Register the next firing an interval after ``time``, but not behind the end of the window."""
-        next_fire_ms = min(time + self._interval, window.max_timestamp())
-        fire_timestamp_state.add(next_fire_ms)
-        ctx.register_processing_time_timer(next_fire_ms)
-
-    def _fire_timestamp(self, ctx: Trigger.TriggerContext) -> ReducingState[int]:
-        return cast("ReducingState[int]", ctx.get_partitioned_state(self._state))
+    def _delete(self, time_ms: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_processing_time_timer(time_ms)
 
     def traits(self) -> TriggerTraits:
         return TriggerTraits(sees_watermarks=False, uses_processing_time=True)
 
-    def __repr__(self) -> str:
-        return f"ContinuousProcessingTimeTrigger({self._interval})"
 
-
-class EventTimeTrigger(Trigger[Any, TimeWindow]):
+class EventTimeTrigger(QuietTrigger[Any, TimeWindow]):
     """The default trigger of event-time windows. A late element within the allowed lateness fires at once."""
 
     def on_element(
@@ -335,9 +329,6 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -367,18 +358,12 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         return "EventTimeTrigger()"
 
 
-class NeverTrigger(Trigger[Any, GlobalWindow]):
+class NeverTrigger(QuietTrigger[Any, GlobalWindow]):
     """The default trigger of GlobalWindows, which never fires."""
 
     def on_element(
         self, element: Any, timestamp: int, window: GlobalWindow, ctx: Trigger.TriggerContext
     ) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: GlobalWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: GlobalWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def on_merge(self, window: GlobalWindow, ctx: Trigger.OnMergeContext) -> None:
@@ -394,7 +379,7 @@ class NeverTrigger(Trigger[Any, GlobalWindow]):
         return "NeverTrigger()"
 
 
-class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
+class ProcessingTimeTrigger(QuietTrigger[Any, TimeWindow]):
     """The default trigger of processing-time windows."""
 
     def on_element(
@@ -405,9 +390,6 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
 
     def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.FIRE
-
-    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
         return True
