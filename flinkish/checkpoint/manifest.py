@@ -184,11 +184,6 @@ class Manifest(StoredFile):
 
     @classmethod
     def decoded(cls, data: bytes) -> Any:
-        """The inverse of `encoded`.
-
-        Raises:
-            ValueError: the content is not what was written; the message gives the reason.
-        """
         content = json_as(dict[str, Any], data)
         version = content.get("savepoint_version")
         # version 1 has no digest

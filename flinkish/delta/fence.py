@@ -62,7 +62,6 @@ class FencingLog(DeltaLog):
     """The log of a fencing table."""
 
     def damaged(self, path: str, problem: str, expected: str = AS_WRITTEN) -> FlinkishError:
-        """The error for a file of the log."""
         return OperationError(
             f"the log of the fencing table is damaged: {path} is {problem}",
             where=self.table,

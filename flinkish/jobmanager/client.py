@@ -55,7 +55,6 @@ class RunClient(JobClient):
         return paragraph(repr(self)) + shown + folded("story", self.story())
 
     def get_job_id(self) -> JobID:
-        """The job's id."""
         return self.run.job_id
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
@@ -73,7 +72,6 @@ class RunClient(JobClient):
         return str(self.run.machine.story)
 
     def cancel(self) -> CompletableFuture[None]:
-        """Cancel the job, whatever it does; the future is done when the job has ended."""
         self.run.request_stop()
         return _in_background(self.run.wait)
 
@@ -201,7 +199,6 @@ class RunClient(JobClient):
         return CompletableFuture.completed(self.run.accumulator_results())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """The result of the job: the future is done when the job has ended, and fails with the job's failure."""
         return self.run.result
 
     def _kept_run(self) -> KeptRun:

@@ -184,24 +184,19 @@ class HistoryWriter(History):
     # ------------------------------------------------------------------ what is recorded
 
     def status(self, event: Event, attempt: int) -> None:
-        """Record that the job has changed its status."""
         self._attempt = attempt
         self._add("jobs", self._rows.job(event, attempt))
 
     def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> None:
-        """Record an execution that has ended."""
         self._add("executions", self._rows.execution(vertex, uid, task, subtask, end))
 
     def exception(self, description: ExceptionDescription) -> None:
-        """Record a failure with which the job has ended or from which it recovers."""
         self._add("exceptions", self._rows.exception(description))
 
     def checkpoint(self, description: CheckpointDescription) -> None:
-        """Record a checkpoint or savepoint that has completed or failed."""
         self._add("checkpoints", self._rows.checkpoint(description, self._attempt))
 
     def task_manager(self, event: TaskManagerEvent) -> None:
-        """Record that a task manager has come or gone."""
         self._add("task_managers", self._rows.task_manager(event, self._attempt))
 
     def _add(self, table: str, row: Row) -> None:

@@ -156,7 +156,6 @@ class JobRecord(JobObserver):
         self._run.history.status(event, self._number())
 
     def attempt_started(self, attempt: int) -> None:
-        """Open the next attempt: the job begins to run, for the first time or again."""
         number = self._number()
         self.graph.attempt_started(number)
         with self._lock:
@@ -167,7 +166,6 @@ class JobRecord(JobObserver):
             self._attempts.append(AttemptDescription(number, self._clock.now_ms()))
 
     def query_started(self) -> None:
-        """Note that Spark has accepted a query of the running attempt."""
         self.graph.query_started()
 
     def epoch_begun(self) -> None:
@@ -181,7 +179,6 @@ class JobRecord(JobObserver):
             self._running = progress
 
     def lifecycle_traced(self, calls: Sequence[LifecycleCall]) -> None:
-        """Keep the calls of the lifecycle of operators in the running attempt."""
         with self._lock:
             self._traces[len(self._attempts)] = list(calls)
             while len(self._traces) > self.MAX_TRACES:

@@ -181,7 +181,6 @@ class JobStart(JobRun):
         return self._run_of_job
 
     def unfinished(self) -> str | None:
-        """What the job is still doing, in words; None when it has ended."""
         if self._run_of_job is not None:
             return self._run_of_job.unfinished()
         return f"its start ({self.doing_now()})" if super().unfinished() else None

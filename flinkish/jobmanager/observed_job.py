@@ -150,7 +150,6 @@ class ObservedJob(JobObserver):
         self._notify(lambda observer: observer.status_changed(event))
 
     def query_started(self) -> None:
-        """The job is RUNNING: Spark has accepted a query of the running attempt."""
         self.machine.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
         self._notify(lambda observer: observer.query_started())
 

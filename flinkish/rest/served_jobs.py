@@ -120,7 +120,6 @@ class FetchedOperations(Operations):
         return operation
 
     def in_progress(self) -> tuple[Operation, ...]:
-        """The operations that have not come to their end, oldest first."""
         return self._all.in_progress()
 
     def unfetched(self, within_s: float) -> tuple[str, ...]:

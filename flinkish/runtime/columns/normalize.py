@@ -25,7 +25,6 @@ class NormalizeFactory(AggregateFactory):
     retracting: bool = True
 
     def create(self) -> StreamOperator:
-        """A fresh operator."""
         return NormalizeOperator(self)
 
 

@@ -29,7 +29,6 @@ class ColumnWatermarksOperator(TimestampsAndWatermarksOperator):
         self._expression = made.watermark
 
     def process_batch(self, values: Values, timestamps: list[int] | None, input_index: int = 0) -> None:
-        """Emit the rows with the watermarks between them."""
         if self._delay_ms is None:
             self.output.collect(values, None)
             return
@@ -77,5 +76,4 @@ class ColumnWatermarksFactory(TimestampsAndWatermarksFactory):
         return False
 
     def create(self) -> ColumnWatermarksOperator:
-        """A fresh operator."""
         return ColumnWatermarksOperator(self)

@@ -278,7 +278,6 @@ class PreparedEpoch(StoredFile):
     sinks: tuple[str, ...]
 
     def check_name(self, *parts: str) -> None:
-        """Check that the file is that of the epoch. Raises ValueError if it is not."""
         if self.epoch != int(parts[0]):
             raise ValueError(f"it is that of epoch {self.epoch}")
 

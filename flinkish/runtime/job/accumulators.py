@@ -241,7 +241,6 @@ class StoredTotals(StoredFile):
     totals: bytes
 
     def check_name(self, *parts: str) -> None:
-        """Check that they are those of the epoch. Raises ValueError if they are not."""
         if self.epoch != int(parts[0]):
             raise ValueError(f"it is that of epoch {self.epoch}")
 

@@ -418,7 +418,6 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         return not self._all()
 
     def clear(self) -> None:
-        """Remove all entries of the current key."""
         if self._maps().of(self.namespace, self._backend.current_key) is not None:
             self._maps().remove(self.namespace, self._backend.current_key)
 

@@ -309,7 +309,6 @@ class SourceTask(Task):
         super().close()
 
     def dispose(self) -> None:
-        """Release all resources."""
         self._close_reader()
         super().dispose()
 

@@ -48,6 +48,14 @@ class _Pane:
         self.unfired: list[_Elements] = []
 
 
+def _is_plain(factory: WindowOperatorFactory, *assigners: type) -> bool:
+    """Whether it is one of these assigners with the default trigger, both as flinkish has them, without an evictor; and
+    the fold cannot hold state handles, since the current key is not set for each element."""
+    of_ours = isinstance(factory.assigner, assigners) and isinstance(factory.trigger, EventTimeTrigger)
+    of_ours = of_ours and runs_ours(factory.assigner) and runs_ours(factory.trigger)
+    return of_ours and factory.evictor is None and not opens(factory.window_logic.fold)
+
+
 class AlignedEventTimeOperator(WindowOperator):
     """The window operator for tumbling and sliding event-time windows with the default trigger: it adds whole batches
     to windows instead of single elements. Tumbling windows are treated as sliding ones whose slide is their size.
@@ -68,17 +76,8 @@ class AlignedEventTimeOperator(WindowOperator):
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
-        """Whether this operator may be used: for these assigners and this trigger as flinkish has them, without an
-        evictor, and for folds that cannot hold state handles, since the current key is not set for each element."""
-        fold = factory.window_logic.fold
-        return (
-            isinstance(factory.assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
-            and isinstance(factory.trigger, EventTimeTrigger)
-            and runs_ours(factory.assigner)
-            and runs_ours(factory.trigger)
-            and factory.evictor is None
-            and not opens(fold)
-        )
+        """Whether this operator may be used."""
+        return _is_plain(factory, TumblingEventTimeWindows, SlidingEventTimeWindows)
 
     # --- elements -----------------------------------------------------------------------------------------------
 
@@ -234,17 +233,8 @@ class SessionEventTimeOperator(MergingWindowOperator):
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
-        """Whether this operator may be used: for these assigners and this trigger as flinkish has them, without an
-        evictor, and for folds that cannot hold state handles."""
-        fold = factory.window_logic.fold
-        return (
-            isinstance(factory.assigner, (EventTimeSessionWindows, DynamicEventTimeSessionWindows))
-            and isinstance(factory.trigger, EventTimeTrigger)
-            and runs_ours(factory.assigner)
-            and runs_ours(factory.trigger)
-            and factory.evictor is None
-            and not opens(fold)
-        )
+        """Whether this operator may be used."""
+        return _is_plain(factory, EventTimeSessionWindows, DynamicEventTimeSessionWindows)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         if not timestamps or min(timestamps) <= MIN_TIMESTAMP_MS:
