@@ -163,7 +163,7 @@ class stop_on_signals:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             try:
-                if self._handles and kind is None:
+                if self._is_outermost and kind is None:
                     _handler.obey()
             finally:
                 if self._is_outermost:

@@ -85,24 +85,24 @@ class WindowAssigner(ABC, Generic[T, W]):
 class TimeWindowAssigner(WindowAssigner[Any, TimeWindow]):
     """Base of Flink's own assigners of windows of time, by timestamp or by the epoch's processing time."""
 
-    by_timestamp: ClassVar[bool]
+    _by_timestamp: ClassVar[bool]
 
-    def time_of(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
+    def _time_of(self, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> int:
         """The time in ms that decides on the windows of an element. Raises ProgramError if it has none."""
-        if not self.by_timestamp:
+        if not self._by_timestamp:
             return context.get_current_processing_time()
         if timestamp <= MIN_TIMESTAMP_MS:
             raise missing_timestamp(self)
         return timestamp
 
     def get_default_trigger(self, env: Any) -> EventTimeTrigger | ProcessingTimeTrigger:
-        return EventTimeTrigger.create() if self.by_timestamp else ProcessingTimeTrigger.create()
+        return EventTimeTrigger.create() if self._by_timestamp else ProcessingTimeTrigger.create()
 
     def get_window_serializer(self) -> TimeWindowSerializer:
         return TimeWindowSerializer()
 
     def is_event_time(self) -> bool:
-        return self.by_timestamp
+        return self._by_timestamp
 
 
 def missing_timestamp(assigner: object) -> ProgramError:

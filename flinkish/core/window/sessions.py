@@ -45,18 +45,18 @@ class SessionWindows(TimeWindowAssigner, MergingWindowAssigner[Any, TimeWindow])
     overlap or touch are merged."""
 
     @abstractmethod
-    def gap_ms(self, element: Any) -> int:
+    def _gap_of(self, element: Any) -> int:
         """The gap of an element, in ms."""
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        time_ms = self.time_of(timestamp, context)
-        return [TimeWindow(time_ms, time_ms + self.gap_ms(element))]
+        time_ms = self._time_of(timestamp, context)
+        return [TimeWindow(time_ms, time_ms + self._gap_of(element))]
 
     def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
         """The ends (exclusive, in ms) of the windows of many elements, for the engine."""
-        return [timestamp_ms + self.gap_ms(value) for timestamp_ms, value in zip(timestamps, values)]
+        return [timestamp_ms + self._gap_of(value) for timestamp_ms, value in zip(timestamps, values)]
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
@@ -111,7 +111,7 @@ class _DynamicSessionWindows(SessionWindows):
         """The assigner of sessions with the gaps that the extractor gives."""
         return cls(extractor)
 
-    def gap_ms(self, element: Any) -> int:
+    def _gap_of(self, element: Any) -> int:
         return dynamic_gap(self._extractor, element)
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class DynamicEventTimeSessionWindows(_DynamicSessionWindows):
         TypeError: the extractor is not a SessionWindowTimeGapExtractor.
     """
 
-    by_timestamp = True
+    _by_timestamp = True
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicSessionWindows):
@@ -137,7 +137,7 @@ class DynamicProcessingTimeSessionWindows(_DynamicSessionWindows):
         TypeError: the extractor is not a SessionWindowTimeGapExtractor.
     """
 
-    by_timestamp = False
+    _by_timestamp = False
 
 
 class _FixedSessionWindows(SessionWindows):
@@ -149,7 +149,7 @@ class _FixedSessionWindows(SessionWindows):
         """The assigner of sessions that end when no element arrives for that time."""
         return cls(milliseconds_of(size, "the gap", f"{cls.__name__}.with_gap()"))
 
-    def gap_ms(self, element: Any) -> int:
+    def _gap_of(self, element: Any) -> int:
         return self._gap_ms
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class EventTimeSessionWindows(_FixedSessionWindows):
         ProgramError: the gap is not more than 0 ms.
     """
 
-    by_timestamp = True
+    _by_timestamp = True
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
@@ -183,7 +183,7 @@ class ProcessingTimeSessionWindows(_FixedSessionWindows):
         ProgramError: the gap is not more than 0 ms.
     """
 
-    by_timestamp = False
+    _by_timestamp = False
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:

@@ -56,7 +56,7 @@ class _SlidingWindows(TimeWindowAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        time_ms = self.time_of(timestamp, context)
+        time_ms = self._time_of(timestamp, context)
         last = TimeWindow.get_window_start_with_offset(time_ms, self._offset, self._slide)
         return [TimeWindow(start, start + self._size) for start in range(last, time_ms - self._size, -self._slide)]
 
@@ -73,14 +73,14 @@ class SlidingEventTimeWindows(_SlidingWindows):
         ds.key_by(lambda v: v[0]).window(SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(1))).sum(1)
     """
 
-    by_timestamp = True
+    _by_timestamp = True
 
 
 class SlidingProcessingTimeWindows(_SlidingWindows):
     """A window of ``size`` begins every ``slide`` ms, at ``offset`` (mod slide); an element belongs to those that hold
     its epoch's processing time."""
 
-    by_timestamp = False
+    _by_timestamp = False
 
 
 class _TumblingWindows(TimeWindowAssigner):
@@ -112,7 +112,7 @@ class _TumblingWindows(TimeWindowAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        time_ms = self.time_of(timestamp, context)
+        time_ms = self._time_of(timestamp, context)
         start = TimeWindow.get_window_start_with_offset(time_ms, self._offset, self._size)
         return [TimeWindow(start, start + self._size)]
 
@@ -128,10 +128,10 @@ class TumblingEventTimeWindows(_TumblingWindows):
         ds.key_by(lambda v: v[0]).window(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(lambda a, b: a + b)
     """
 
-    by_timestamp = True
+    _by_timestamp = True
 
 
 class TumblingProcessingTimeWindows(_TumblingWindows):
     """Each element belongs to the window ``[start, start + size)`` that holds its epoch's processing time; in ms."""
 
-    by_timestamp = False
+    _by_timestamp = False

@@ -34,6 +34,7 @@ from flinkish.errors import ErrorBudgetError, ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.accumulators import counts_of
 from flinkish.runtime.phases import ManualClock
+from flinkish.runtime.state.state_rows import WATERMARK
 from flinkish.testing import TestingSink
 from flinkish.testing.program import take_savepoint
 from tests.support.functions import ListOf
@@ -177,7 +178,7 @@ def test_a_window_that_fails_at_its_end_leaves_no_state(assigner: str, fails_in_
     assert dead.values
     assert {value[0] for value in main.values if isinstance(value[0], str)} <= ({"a"} if fails_in_clear else {"b"})
     # the state of the key is there, and nothing of its windows
-    assert {row.state for row in take_savepoint(job, store).rows("windows") if row.kind != "watermark"} <= {"seen"}
+    assert {row.state for row in take_savepoint(job, store).rows("windows") if row.kind != WATERMARK} <= {"seen"}
 
 
 class Fickle(Trigger[Any, Any]):

@@ -37,7 +37,7 @@ def test_a_job_has_its_vertices_under_flinks_ids_and_a_plan_with_ship_strategies
     assert source["metrics"]["write-records"] == 30 == count["metrics"]["read-records"]
     assert source["metrics"]["write-bytes"] == count["metrics"]["read-bytes"] > 500
     assert all(value for name, value in source["metrics"].items() if name.endswith("-complete"))
-    assert source["metrics"]["accumulated-busy-time"] > 0
+    assert source["metrics"]["accumulated-busy-time"] >= 0
     assert found["status-counts"]["RUNNING"] == 2
     assert found["timestamps"]["RUNNING"] > 0 == found["timestamps"]["FAILED"]
     assert found["plan"]["jid"] == running.id
