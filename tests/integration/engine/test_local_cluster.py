@@ -32,7 +32,7 @@ def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
         said = driver.succeed(TIMEOUT_S)
     assert re.search(r"job 'counting': executor [01] on \S+ was lost at [\d-]+ [\d:]+ UTC \(", said), said
     events = json.loads(re.findall(r"^task managers (.*)$", said, re.MULTILINE)[0])
-    assert len([event for event in events if re.search(r"task manager '\S+-[01]-\d+': REGISTERED \(", event)]) == 2
+    assert len([event for event in events if re.search(r"task manager '\S+-[01]-\S+': REGISTERED \(", event)]) == 2
     (lost,) = [event for event in events if ": REGISTERED -> LOST (" in event]
     assert "Command exited with code 137" in lost
     retried = "a task has failed; Spark runs it again: UserCodeError: ConnectionError in user code: the service does"
