@@ -2,9 +2,10 @@
 the files of their directories are left.
 
 Rule: each source is asked once a second at most, and of two that know a job the one that is nearer to it counts: its
-driver, its archive, its directory, and the session process where it has started a program that has no job. A driver
-that does not answer leaves its jobs in the list, as RECONCILING, and one that answers is asked whatever became of its
-directory. How a job has ended is a fact once its driver has said it, whether it could be written down or not.
+driver, its archive (unless its directory has a driver: it goes on), its directory, and the session process where it has
+started a program that has no job. A driver that does not answer leaves its jobs in the list, as RECONCILING, and one
+that answers is asked whatever became of its directory. How a job has ended is a fact once its driver has said it,
+whether it could be written down or not.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ _LOG = logging.getLogger("flinkish.Session")
 _REMOTE_S = 10.0
 #: Seconds that a list waits for such a look.
 _LOOK_S = 5.0
-
 
 #: The ends after which a job is not started again, whatever becomes of its driver.
 _FOR_GOOD = ("FINISHED", "CANCELED")
@@ -172,13 +172,15 @@ class Registry:
 
     def _merged(self) -> Snapshot:
         found = {job.job_id: self._of_directory(job) for job in self._found if job.job_id is not None}
-        found.update((line["jid"], line) for line in self._ended)
+        gone = {key[2] for key, driver in self._drivers.items() if driver.is_gone}
+        owned = {job.job_id for job in self._found if job.is_owned and job.process not in gone}
+        found.update((line["jid"], line) for line in self._ended if line["jid"] not in owned)
         for child, status in self._restarts.without_job({job.path for job in self._found if job.job_id is not None}):
             found.setdefault(child.job_id, self._line(child.job_id, child.name, child.started_ms, status))
-        there, of_drivers = {job.path for job in self._found}, dict[str, Driver]()
+        there, of_drivers = {job.path: job for job in self._found}, dict[str, Driver]()
         managers: dict[str, tuple[Json, Driver]] = {}
         for key, driver in self._drivers.items():
-            if driver.is_gone and not self._paths[key] & there:
+            if driver.is_gone and not self._paths[key] & there.keys():
                 continue
             for line in driver.jobs:
                 if line["state"] in _FOR_GOOD:
@@ -198,10 +200,8 @@ class Registry:
                 of_drivers.setdefault(job.job_id, self._drivers[key])
         known = {job.process for job in self._found}
         self._ends = {key: state for key, state in self._ends.items() if key[0] in known}
-        ordered = sorted(found.values(), key=_order)
-        directories = {job.path: job for job in self._found}
-        all_drivers = tuple(self._drivers.values())
-        return Snapshot({line["jid"]: line for line in ordered}, of_drivers, managers, directories, all_drivers)
+        jobs = {line["jid"]: line for line in sorted(found.values(), key=_order)}
+        return Snapshot(jobs, of_drivers, managers, there, tuple(self._drivers.values()))
 
     def _of_directory(self, job: StoredJob) -> Json:
         """A job of which only its directory tells."""

@@ -108,6 +108,16 @@ def test_a_driver_knows_better_than_an_archive_and_an_archive_than_a_directory(t
     assert watched.states() == {JOB: "CANCELED"} and watched.registry.jobs().drivers == {}
 
 
+def test_a_job_that_goes_on_after_its_end_was_archived_has_not_ended(tmp_path: Path) -> None:
+    archive(tmp_path / ".flinkish/archive", JOB, "FAILED")
+    # by a driver that has no REST API
+    directory = job_directory(tmp_path / "one", rest=None)
+    watched = Watched(tmp_path)
+    assert watched.states() == {JOB: "RECONCILING"} and watched.registry.jobs().running == 1
+    job_directory(directory, rest=None, released=True)
+    assert watched.states() == {JOB: "FAILED"}
+
+
 def test_a_driver_that_has_given_its_directory_back_is_asked_for_as_long_as_its_process_lives(tmp_path: Path) -> None:
     job_directory(tmp_path / "one", released=True, end={"status": "FINISHED"})
     watched = Watched(tmp_path)
