@@ -20,7 +20,7 @@ from typing import Any
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import DataFrameSource, RecordDecoder, Source, SplitSource
-from flinkish.errors import ProgramError, shortened
+from flinkish.errors import ProgramError, escaped, shortened
 from flinkish.graph.rewrites import consumes_broadcast_first, waiting_sources
 from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode, declare_origins
 from flinkish.runtime.exchange.gate import origin_name
@@ -256,7 +256,7 @@ class JobGraphGenerator:
         places = {node.id: index for index, node in enumerate(chain)}
         return VertexDescriptor(
             id=self._vertex_ids[head.id],
-            name=" -> ".join(node.name for node in chain),
+            name=" -> ".join(escaped(node.name) for node in chain),
             level=self._levels[head.id],
             operators=tuple(self._operator(node, places) for node in chain),
             parallelism=graph.parallelism_of(head),
@@ -283,7 +283,7 @@ class JobGraphGenerator:
         outside = [edge for edge in self._out[node.id] if edge.target.id not in places or self._is_head(edge.target)]
         return OperatorDescriptor(
             uid=node.effective_uid,
-            name=node.name,
+            name=escaped(node.name),
             factory=self._factory(node),
             parent=parent,
             parent_tag=tag,
@@ -377,7 +377,7 @@ class JobGraphGenerator:
         return SinkDescriptor(
             self._sink_ids[node.id],
             node.effective_uid,
-            node.name,
+            escaped(node.name),
             node.sink,
             self._graph.parallelism_of(head),
             self._in[node.id][0].source.output_type,

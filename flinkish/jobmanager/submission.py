@@ -19,7 +19,7 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.no_effect import note_not_needed, warn_without_effect
 from flinkish.common.options import cluster, execution, flinkish
-from flinkish.errors import ConfigurationError, FencedError, FlinkishError
+from flinkish.errors import ConfigurationError, FencedError, FlinkishError, escaped
 from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
@@ -85,7 +85,7 @@ def submit(
         graph: the stream graph of the program.
         configuration: the whole configuration; ``execution.target: minicluster`` runs the job in this process without
             Spark.
-        job_name: the name of the job in all views and messages.
+        job_name: the name of the job in all views and messages, which is one line there.
         chaining: whether operators are chained into one task where possible.
         session: the Spark session to run in; None: the active one, or else a local one.
 
@@ -95,7 +95,7 @@ def submit(
     """
     configuration.validate()
     in_minicluster = configuration.get(execution.TARGET) == _MINICLUSTER
-    program = SubmittedProgram(graph, configuration, job_name, chaining)
+    program = SubmittedProgram(graph, configuration, job_name := escaped(job_name), chaining)
     offer(program)
     if not in_minicluster:
         # before any module imports PySpark

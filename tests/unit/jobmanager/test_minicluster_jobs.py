@@ -490,3 +490,19 @@ def test_a_job_without_a_directory_leaves_nothing_behind(tmp_path: Path, monkeyp
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     environment(tmp_path).execute()
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_no_name_of_a_job_or_an_operator_is_another_line_of_what_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "".join(f"{end}forged " for end in ("\n", "\r", "\u2028", "\x85", "\x0b", "\ud800"))
+    settings = {"flinkish.job.dir": str(tmp_path / "job"), "flinkish.progress": "always", "restart-strategy.type": "none"}
+    env = new_environment(**settings)
+    numbers = env.from_source(DataGeneratorSource(lambda index: index, 3), WatermarkStrategy.no_watermarks(), evil)
+    numbers.map(lambda number: 1 // number, Types.LONG()).name(evil).print()
+    with caplog.at_level("INFO", "flinkish"), pytest.raises(UserCodeError) as failed:
+        env.execute(evil)
+    told = [record.getMessage() for record in caplog.records] + capsys.readouterr().err.split("\n")
+    assert any("forged" in line for line in told)
+    assert [line for line in told if len(line.splitlines()) > 1 or "\ud800" in line or line.startswith("forged")] == []
+    assert not any(line.startswith("forged") for line in str(failed.value.message).splitlines())
