@@ -110,7 +110,7 @@ def _since_begin(job: Json) -> Json:
     """What the job has done since it began, by which its vertices count, too. A description of an earlier flinkish has
     what it has done in its driver."""
     totals = job.get("totals") or {}
-    return {**job["metrics"], **totals} if totals.get("epochs") else job["metrics"]
+    return {**job["metrics"], **totals} if totals.get("drivers") else job["metrics"]
 
 
 def _slots(job: Json) -> str:

@@ -18,7 +18,7 @@ def job_html(job: JobDescription) -> str:
     began = datetime.fromtimestamp(job.start_time_ms / 1000, timezone.utc)
     failure = job.exceptions[-1] if job.exceptions else None
     savepoint = job.checkpoints.latest_savepoint
-    done = vars(job.totals) if job.totals.epochs else job.metrics
+    done = vars(job.totals) if job.totals.drivers else job.metrics
     shown = {
         "job": job.id,
         "status": f"{job.status}, {job.doing}" if job.doing else job.status,

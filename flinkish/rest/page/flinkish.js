@@ -78,7 +78,7 @@ const status = (text) => element("span", { class: `status ${kindOf(text)}` }, te
 // ---------------------------------------------------------------- sections
 
 // what the job, and each of its vertices, has done since it began, over all attempts and drivers: committed epochs
-const sinceBegin = (job) => job.totals?.epochs ? job.totals : job.metrics;
+const sinceBegin = (job) => job.totals?.drivers ? job.totals : job.metrics;
 const doneBy = (job, vertex) => job.totals?.vertices?.[vertex.uid] || vertex;
 
 function showHead(job, now) {
