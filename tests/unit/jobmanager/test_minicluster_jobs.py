@@ -496,7 +496,7 @@ def test_no_name_of_a_job_or_an_operator_is_another_line_of_what_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = "".join(f"{end}forged " for end in ("\n", "\r", "\u2028", "\x85", "\x0b", "\ud800"))
-    settings = {"flinkish.job.dir": str(tmp_path / "job"), "flinkish.progress": "always", "restart-strategy.type": "none"}
+    settings = {"flinkish.job.dir": str(tmp_path), "flinkish.progress": "always", "restart-strategy.type": "none"}
     env = new_environment(**settings)
     numbers = env.from_source(DataGeneratorSource(lambda index: index, 3), WatermarkStrategy.no_watermarks(), evil)
     numbers.map(lambda number: 1 // number, Types.LONG()).name(evil).print()

@@ -233,7 +233,7 @@ def test_a_watermark_is_held_back_by_a_vertex_before_it_and_by_no_vertex_itself(
 def test_the_head_and_the_graph_count_since_the_same_moment_and_what_is_not_known_is_no_share() -> None:
     attempt = of_level(0, [], 5, records_in=10)
     attempt["subtasks"][0]["current"]["rates"] = None
-    totals = {"drivers": 1, "epochs": 7, "records_in": 300, "vertices": {"uid-0": {"records_in": 300, "records_out": 1}}}
+    totals = {"drivers": 1, "epochs": 7, "records_in": 300, "vertices": {"uid-0": attempt | {"records_in": 300}}}
     job = {"vertices": [attempt], "metrics": {"records_in": 20}, "totals": totals}
     expression = "[sinceBegin(job).records_in, doneBy(job, job.vertices[0]).records_in,"
     expression += " percent(shareOf(job.vertices[0], 'busy_ms'))]"
