@@ -168,6 +168,10 @@ class StartedDrivers(StoredFile):
     children: list[Child] = field(default_factory=list)
 
 
+def _is_below(path: str, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
 class Children:
     """Starts drivers, and starts them again. Any thread may use it; one of its own looks after them.
 
@@ -202,7 +206,12 @@ class Children:
         #: name -> the shell that this process has started last for it: whoever is its parent has to wait for it
         self._shells: dict[str, subprocess.Popen[bytes]] = {}
         started = StartedDrivers.read(str(self._state)) or StartedDrivers()
-        self._children = {child.name: child for child in started.children}
+        own = [one for one in started.children if _is_below(one.program, folder)]
+        if len(own) < len(started.children):
+            _LOG.warning(
+                "%s is a copy, or was moved: jobs that were submitted where it was are not started here", folder
+            )
+        self._children = {child.name: child for child in own}
         self._is_written = True
         #: name -> since when its driver runs, or when it is started again, by the clock that nobody sets
         self._at_s = {child.name: self._clock_s() + self._until_ms(child) / 1000 for child in started.children}

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ TIMEOUT_S = 60.0
 ONCE = RestartPolicy(attempts=1)
 
 
-def child(name: str = "job", **fields: Any) -> Child:
-    return Child(name, "/nowhere/program.py", [], {}, "upload", 0, **fields)
+def child(name: str = "job", program: str = "program.py", **fields: Any) -> Child:
+    return Child(name, program, [], {}, "upload", 0, **fields)
 
 
 def remember(folder: Path, *children: Child) -> None:
-    StartedDrivers(list(children)).write(str(folder / ".flinkish"))
+    there = [replace(one, program=str(folder / one.program)) for one in children]
+    StartedDrivers(there).write(str(folder / ".flinkish"))
 
 
 class Clocks:
@@ -83,6 +85,17 @@ def test_a_driver_that_has_ended_while_nobody_looked_is_decided_on(
     assert [one.status for one in children(tmp_path).all()] == [status]
 
 
+def test_a_copy_of_a_folder_starts_nothing_that_was_submitted_in_the_original(tmp_path: Path) -> None:
+    original, copy = tmp_path / "jobs", tmp_path / "copy"
+    remember(original, child(status="WAITING", restart_ms=0))
+    (original / "job").mkdir()
+    shutil.copytree(original, copy)
+    assert [one.name for one in children(original, Clocks()).all()] == ["job"]
+    known = children(copy, Clocks())
+    known.look()
+    assert not known.all() and not (copy / ".flinkish/job.lock").exists()
+
+
 def test_of_other_directories_nothing_is_known(tmp_path: Path) -> None:
     remember(tmp_path, child())
     known = children(tmp_path)
@@ -105,7 +118,7 @@ def test_a_restart_that_is_given_up_does_not_come(tmp_path: Path) -> None:
 def test_what_was_started_cannot_be_guessed_from_a_damaged_file(tmp_path: Path) -> None:
     remember(tmp_path, child())
     path = tmp_path / ".flinkish/session.json"
-    path.write_text(path.read_text().replace("/nowhere/", "/elsewhere/"))
+    path.write_text(path.read_text().replace("program.py", "another.py"))
     with pytest.raises(FinalOperationError, match=r"session\.json"):
         children(tmp_path)
 
