@@ -173,7 +173,6 @@ class QueryAttempt(EpochListener):
         self._observer.epoch_begun()
 
     def given_up(self) -> bool:
-        """Whether the running epoch was given up, or broken off in its commit."""
         return self._running.given_up
 
     def after_epoch(self, report: EpochReport) -> None:

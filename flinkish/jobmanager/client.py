@@ -58,7 +58,6 @@ class RunClient(JobClient):
         return self.run.job_id
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """The job's status as of now."""
         return CompletableFuture.completed(self.run.status)
 
     def describe(self) -> JobDescription:

@@ -88,7 +88,6 @@ class JobTotals(JobObserver):
             self._note()
 
     def checkpoint_ended(self, description: CheckpointDescription) -> None:
-        """Count a checkpoint or savepoint."""
         one_more = Counter([description.status])
         with self._lock:
             totals = self._totals

@@ -169,7 +169,6 @@ class ObservedJob(JobObserver):
         self._notify(lambda observer: observer.epoch_committed(epoch))
 
     def lifecycle_traced(self, calls: Sequence[LifecycleCall]) -> None:
-        """Notify the observers of the calls of the lifecycle of operators."""
         self._notify(lambda observer: observer.lifecycle_traced(calls))
 
     def epoch_done(self, report: EpochReport) -> None:
@@ -190,7 +189,6 @@ class ObservedJob(JobObserver):
         self._notify(lambda observer: observer.checkpoint_ended(description))
 
     def task_failed(self, failure: FlinkishError) -> None:
-        """Tell, also in the story, of a task that has failed and that Spark runs again."""
         told, kind = one_line(failure), _kind_of(failure)
         if kind != self._last_retry:
             self._last_retry = kind
@@ -200,7 +198,6 @@ class ObservedJob(JobObserver):
         self._notify(lambda observer: observer.task_failed(failure))
 
     def task_manager_changed(self, event: TaskManagerEvent) -> None:
-        """Tell, also in the story and the history, of a task manager that has come or gone."""
         _log_change(self.name, event)
         manager = event.manager
         told = event.time_ms, f"task manager '{manager.id}'", event.before, manager.status, event.cause

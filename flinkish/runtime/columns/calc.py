@@ -72,7 +72,6 @@ class CalcOperator(StreamOperator):
             self._open.pop().close()
 
     def dispose(self) -> None:
-        """Close those that `close` did not reach."""
         self.close()
 
     def process_batch(self, values: Values, timestamps: list[int] | None, input_index: int = 0) -> None:

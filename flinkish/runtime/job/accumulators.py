@@ -88,7 +88,6 @@ class ExactCounter(Counter):
         self._total: LongCounter | None = None
 
     def inc(self, n: int = 1) -> None:
-        """Add ``n`` to the counter."""
         if self._total is None:
             self._total = LongCounter()
             self._accumulators.add(self._name, self._total, self._uid)
@@ -96,7 +95,6 @@ class ExactCounter(Counter):
         self._metric.inc(n)
 
     def dec(self, n: int = 1) -> None:
-        """Subtract ``n`` from the counter."""
         self.inc(-n)
 
     def get_count(self) -> int:

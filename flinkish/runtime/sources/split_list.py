@@ -52,7 +52,6 @@ class Segment(StoredFile):
     splits: list[list[Any]]
 
     def check_name(self, *parts: str) -> None:
-        """Check that the name is that of a segment, and each entry a split. Raises ValueError if not."""
         _SEGMENT.checked(parts[0])
         if not all(map(_is_split, self.splits)):
             raise ValueError("an entry is no split")

@@ -231,7 +231,6 @@ class MapTable(StateTable):
         super().mark(namespace, key)
 
     def mark(self, namespace: Hashable, key: Any) -> None:
-        """Record that a whole map was changed or removed."""
         self._changed_wholly.add((namespace, key))
         super().mark(namespace, key)
 

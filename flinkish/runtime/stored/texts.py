@@ -208,7 +208,6 @@ class _Judge(Pickler):
         return 0 if cls is types.FunctionType and obj in CONSTRUCTORS else None
 
     def reducer_override(self, obj: Any) -> Any:
-        """The reduced form of an object that the reader takes."""
         reduced, cls = super().reducer_override(obj), type(obj)
         if reduced is NotImplemented or reduced[0] is stored_names.member:
             return reduced
