@@ -248,6 +248,18 @@ def keeps_attributes(cls: type) -> bool:
     return base is None or base in _WITH_ATTRIBUTES or issubclass(cls, BaseException)
 
 
+@lru_cache(1_000)
+def decides(cls: type, *also: str) -> bool:
+    """Whether methods of the program run when an instance is read, which may take one and refuse another."""
+    for name in (*"__new__ __reduce__ __reduce_ex__ __setstate__ __setitem__ append extend".split(), *also):
+        owner = defining(cls, name)
+        method: Any = None if owner is None or data_name(owner) else vars(owner)[name]
+        # those that dataclasses and named tuples are given are of another module
+        if method and owner and getattr(getattr(method, "__func__", method), "__module__", "") == owner.__module__:
+            return True
+    return False
+
+
 def attribute_types(bases: tuple[type, ...]) -> dict[str, tuple[type, ...]]:
     """The attributes that an object of these classes must have, and the types of each."""
     return next((_ATTRIBUTES[base] for base in bases if base in _ATTRIBUTES), {})
@@ -408,9 +420,9 @@ class Constructors:
             if type(value) is not int or value.bit_length() > 256:
                 raise refused_data(f"flags of {name} that are no number of at most 256 bits")
             return cls(value)
-        members: dict[str, Any] = dict(vars(cls)["_member_map_"])
+        members: dict[str, Any] = vars(cls)["_member_map_"]
         found = members.get(value) if type(value) is str else None
-        if found is None or found.name != value:
+        if found is None or found._name_ != value:
             text = value[:100] if type(value) is str else f"by a {type(value).__name__}"
             raise StoredClassError(
                 f"the stored member {text} is not in the enum {cls.__module__}.{cls.__qualname__}",

@@ -34,7 +34,7 @@ from typing import Any
 from flinkish.common.types import Row
 from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError, UnsafeStateError
 from flinkish.runtime import stored_names
-from flinkish.runtime.stored.calls import Constructors, check_arguments, constructors_of, data_base, defining
+from flinkish.runtime.stored.calls import Constructors, check_arguments, constructors_of, data_base, decides, defining
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses, dotted, stored_name
 from flinkish.runtime.stored.names import data_name
 from flinkish.runtime.stored.reader import Unpickler, read_value
@@ -166,9 +166,15 @@ def _dumps_joined(values: list[Any], classes: ProgramClasses) -> tuple[bytes, li
             ends.append(tell())
     except (ValueError, RecursionError):
         # a value that contains itself needs the memo
-        alone = [_dumped_alone(value, classes) for value in values]
+        if len(values) == 1:
+            alone = [_ALONE + dumps_data(values[0], classes)]
+        else:
+            alone = [_dumps_joined([value], classes)[0] for value in values]
         return b"".join(alone), list(accumulate(map(len, alone)))
-    return stream.getvalue(), ends
+    data = stream.getvalue()
+    for value, start, end in zip(values, (0, *ends), ends) if pickler.may_lack else ():
+        _read_again(value, data[start:end], classes)
+    return data, ends
 
 
 #: So few rows are encoded one by one.
@@ -263,17 +269,6 @@ def dumps_groups(
     return dumps_all(zip(of_keys, keys), classes)
 
 
-def _dumped_alone(value: Any, classes: ProgramClasses) -> bytes:
-    stream = io.BytesIO()
-    pickler = Pickler(stream, classes)
-    pickler.fast = True
-    try:
-        pickler.dump(value)
-    except (ValueError, RecursionError):
-        return bytes((_MARK,)) + dumps_data(value, classes)
-    return stream.getvalue()
-
-
 def loads_all(
     stored: Sequence[bytes], what: str = "a stored value", where: str = "", classes: ProgramClasses = NO_CLASSES
 ) -> list[Any]:
@@ -325,7 +320,7 @@ class Pickler(pickle.Pickler):
         self.classes = classes
         #: the class or function of data that the next name stands for
         self.called: Any = None
-        #: whether something may be hashed before it has its attributes when the value is read
+        #: whether only the reader can tell: something may be hashed before it has its attributes, or refuse them
         self.may_lack = False
 
     def reducer_override(self, obj: Any) -> Any:
@@ -353,7 +348,7 @@ class _Reducers(dict[type, "_Reducer | None"]):
 
 def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
     if issubclass(cls, enum.Enum):
-        return partial(_reduce_flag if issubclass(cls, enum.Flag) else _reduce_member, constructors.name_of(cls))
+        return partial(_reduce_member, constructors.name_of(cls), "_value_" if issubclass(cls, enum.Flag) else "_name_")
     if issubclass(cls, type):
         return _reduce_class
     if issubclass(cls, (types.FunctionType, types.BuiltinFunctionType)) or cls.__name__ == "cython_function_or_method":
@@ -369,15 +364,10 @@ def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
             return _reduce_array if cls is numpy.ndarray else _reduce_scalar
     if cls in _SINGLETONS:
         return lambda *_: (stored_names.call, (_SINGLETONS[cls],))
-    if cls in _PLAIN:
+    if cls in (type(None), types.ModuleType):  # pickle has opcodes for it, or refuses it itself
         return None
-    if data_name(cls) in _WITHOUT_CLASSES:
-        return _reduce_data
-    return _reduce_by_table if cls in copyreg.dispatch_table else _reduce
+    return _reduce_data if data_name(cls) in _WITHOUT_CLASSES else _reduce
 
-
-#: What pickle has opcodes for, or refuses itself.
-_PLAIN = frozenset({type(None), types.ModuleType})
 
 #: Classes with one instance -> their names.
 _SINGLETONS = {type(Ellipsis): "types:EllipsisType", type(NotImplemented): "types:NotImplementedType"}
@@ -407,18 +397,16 @@ def _reduce_data(obj: Any, pickler: Pickler) -> Any:
 
 
 def _reduce(obj: Any, pickler: Pickler) -> Any:
-    return _by_names(obj, obj.__reduce_ex__(5), pickler)
-
-
-def _reduce_by_table(obj: Any, pickler: Pickler) -> Any:
-    return _by_names(obj, copyreg.dispatch_table[type(obj)](obj), pickler)
+    by_table = copyreg.dispatch_table.get(type(obj))
+    return _by_names(obj, obj.__reduce_ex__(5) if by_table is None else by_table(obj), pickler)
 
 
 def _by_names(obj: Any, reduced: Any, pickler: Pickler) -> Any:
     """`_named` of an object that can be read again. The reader says so: it gets the first object that is reduced in
     this way, to arguments and a state of these classes."""
     named = _named(obj, reduced, pickler)
-    cls, state, known = type(obj), reduced[2] if len(reduced) > 2 else None, pickler.constructors.read_again
+    cls: type = type(obj)
+    state, known = reduced[2] if len(reduced) > 2 else None, pickler.constructors.read_again
     way = cls, reduced[0], frozenset(map(type, reduced[1])), type(state)
     if way not in known:
         known.add(way)  # it may hold others of its kind
@@ -427,9 +415,12 @@ def _by_names(obj: Any, reduced: Any, pickler: Pickler) -> Any:
         except BaseException:
             known.discard(way)
             raise
-    if not (pickler.fast or state is None or cls.__hash__ is None) and defining(cls, "__hash__") is not None:
+    if decides(cls, *["__setattr__"] * (type(state) is tuple)) or issubclass(cls, BaseException):
+        pickler.may_lack = True
+    elif not (pickler.fast or len(reduced) < 3 or cls.__hash__ is None) and defining(cls, "__hash__") is not None:
         # in a key of what it holds itself it is hashed too early
-        pickler.may_lack |= type(state) is not dict or not stored_names.ATOMS.issuperset(map(type, state.values()))
+        atoms = type(state) is dict and stored_names.ATOMS.issuperset(map(type, state.values()))
+        pickler.may_lack |= not (state is None or atoms) or any(part is not None for part in reduced[3:])
     return named
 
 
@@ -513,13 +504,10 @@ def _refuse_function(function: Any, _: Pickler) -> Any:
     )
 
 
-def _reduce_member(name: str, found: enum.Enum, _: Pickler) -> Any:
-    return stored_names.member, (name, found.name)
-
-
-def _reduce_flag(name: str, flags: enum.Flag, pickler: Pickler) -> Any:
-    pickler.constructors.member(name, flags.value)
-    return stored_names.member, (name, flags.value)
+def _reduce_member(name: str, told_by: str, found: enum.Enum, pickler: Pickler) -> Any:
+    value = getattr(found, told_by)
+    pickler.constructors.member(name, value)  # refuses one that the class does not have
+    return stored_names.member, (name, value)
 
 
 def _reduce_zone(found: zoneinfo.ZoneInfo, _: Pickler) -> Any:
@@ -545,7 +533,7 @@ def _layout(dtype: Any, kind: Any) -> Any:
     """The layout that makes the dtype again, whose scalars are of this class."""
     layout = dtype.str if dtype.names is None else dtype.descr
     made = None if dtype.hasobject else stored_names.checked_dtype(layout)
-    if made is None or made != dtype or made.type is not kind:
+    if made is None or made != dtype or (dtype.names and made.type is not kind):
         expected = "layouts of numbers and texts, without padding, offsets, objects or a class of their own"
         raise StoredClassError(f"numpy values of {dtype} cannot be stored", expected=expected, hint="store tuples")
     return layout

@@ -752,6 +752,127 @@ class Tree:
             parent.children.append(self)
 
 
+class Tracked(dict[Any, Any]):
+    """Notes what is set, which is asked for before the notes are there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[Any] = []
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.order.append(key)
+        super().__setitem__(key, value)
+
+
+class Limited(list[Any]):
+    """Takes only so many items, which are put in before the limit is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = 3
+
+    def extend(self, items: Any) -> None:
+        """Add some."""
+        super().extend(list(items)[: self.limit])
+
+
+class Summed(collections.deque[Any]):
+    """Sums what is appended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def append(self, item: Any) -> None:
+        """Add one."""
+        self.total += item
+        super().append(item)
+
+    extend = Limited.extend  # type: ignore[assignment]
+
+
+class Positive:
+    """Takes no negative amount when it is made."""
+
+    def __init__(self, amount: int) -> None:
+        if amount < 0:
+            raise ValueError("negative")
+        self.amount = amount
+
+    def __reduce__(self) -> Any:
+        return Positive, (self.amount,)
+
+
+class PositiveState(Plain):
+    """Takes no negative state."""
+
+    def __setstate__(self, state: Any) -> None:
+        Positive(state["amount"])
+        vars(self).update(state)
+
+
+class FewArguments:
+    """Takes one argument when it is made, whatever it holds."""
+
+    def __new__(cls, *arguments: Any) -> FewArguments:
+        if len(arguments) > 1:
+            raise TypeError("too many")
+        return super().__new__(cls)
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
+
+    def __getnewargs__(self) -> Any:
+        return self.arguments
+
+
+class GuardedSlot:
+    """A slot that is never set to None by a name."""
+
+    __slots__ = ("a",)
+
+    def __init__(self, a: Any) -> None:
+        object.__setattr__(self, "a", a)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value is None:
+            raise AttributeError(name)
+        super().__setattr__(name, value)
+
+
+class HashedPairs(dict[Any, Any]):
+    """A dictionary with a hash of what it holds."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(self["name"])
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class Open(enum.IntEnum):
+    """Makes members of numbers that it does not know."""
+
+    KNOWN = 0
+
+    @classmethod
+    def _missing_(cls, value: object) -> Open:
+        made: Any = int.__new__(cls, value)  # type: ignore[call-overload]
+        made._name_, made._value_ = f"UNKNOWN_{value}", value
+        return made  # type: ignore[no-any-return]
+
+
+class Shown(enum.Enum):
+    """Shows other names than its members have."""
+
+    A = 1
+
+    @property
+    def name(self) -> str:
+        """A name."""
+        return "shown as " + self._name_
+
+
 def function(a: int = 1) -> int:
     """A function at the top level."""
     return a
@@ -841,6 +962,9 @@ def holding_itself(kind: str) -> Any:
     elif kind == "namespace":
         found = types.SimpleNamespace()
         found.me = found
+    elif kind == "hashed pairs":
+        found = HashedPairs(name="a")
+        found["by"] = {found: 1}
     else:
         found = Tree("root")
         for name in "ab":
@@ -1253,6 +1377,7 @@ _OF_NUMPY: dict[str, Callable[[], Any]] = {
         for name in "int8 uint16 int64 uint64 float16 float32 float64 longdouble complex64 complex128 bool_".split()
     },
     "numpy float64 nan": lambda: np.float64("nan"),
+    "numpy array of longlong": lambda: np.array([1, 2], np.longlong),
     "numpy.longdouble of many digits": lambda: np.longdouble(1) / 3,
     "numpy.clongdouble": lambda: np.clongdouble(1 + 2j),
     "numpy.str_": lambda: np.str_("ä\0"),
@@ -1473,14 +1598,46 @@ _OF_THE_PROGRAM: dict[str, Callable[[], Any]] = {
     "object of a class of the same name": lambda: type("Plain", (), {"__module__": __name__})(),
     "object of a class that is gone": lambda: type("Gone", (), {"__module__": __name__})(),
     "object of a class of no module": lambda: type("Plain", (), {"__module__": None})(),
+    # of each class first one that can be read, then one that cannot
+    "pairs that are noted, none": Tracked,
+    "pairs that are noted: refused": lambda: filled(Tracked()),
+    "items of a limit, none": Limited,
+    "items of a limit: refused": lambda: filled(Limited()),
+    "items that are summed, none": Summed,
+    "items that are summed: refused": lambda: filled(Summed()),
+    "amount": lambda: Positive(1),
+    "negative amount: refused": lambda: with_(Positive(1), amount=-1),
+    "state of an amount": lambda: PositiveState(amount=1),
+    "state of a negative amount: refused": lambda: PositiveState(amount=-1),
+    "one argument": lambda: FewArguments(1),
+    "two arguments: refused": lambda: with_(FewArguments(1), arguments=(1, 2)),
+    "guarded slot": lambda: GuardedSlot(1),
+    "guarded slot of None: refused": lambda: GuardedSlot(None),
+    "error of a place": lambda: SyntaxError("a", ("f", 1, 2, "t")),
+    "error of half a place: refused": lambda: with_(SyntaxError("a"), args=("a", ("f",))),
+    "pairs that are hashed": lambda: HashedPairs(name="a"),
+    "known member of an open enum": lambda: Open.KNOWN,
+    "unknown member of an open enum: refused": lambda: Open(5),
+    "member of an enum with names of its own": lambda: Shown.A,
     **{
         f"holds itself: {kind}": functools.partial(holding_itself, kind)
         for kind in (
             "list", "dict", "tuple", "dataclass", "set", "key", "deque", "defaultdict", "slots", "list of the program",
             "state", "error", "row", "ring", "array of objects", "called", "keyed by content", "namespace", "tree",
+            "hashed pairs",
         )
     },
 }  # fmt: skip
+
+
+def filled(made: Any) -> Any:
+    """With what is put in by the methods of the program."""
+    for item in (1, 2):
+        if isinstance(made, dict):
+            made[item] = item
+        else:
+            made.append(item)
+    return made
 
 
 def math_nan() -> float:
