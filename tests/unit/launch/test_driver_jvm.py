@@ -138,7 +138,8 @@ def test_the_settings_of_a_driver_that_was_killed_during_its_start_are_removed_a
         "    words = os.environ[SUBMIT_ARGUMENTS].split()\n"
         "    print(words[words.index('--properties-file') + 1], flush=True)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    # a folder of its own: the driver of another test would remove them, too
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3]), "TMPDIR": str(tmp_path)}
 
     def start(end: str) -> Path:
         command = [sys.executable, "-c", begin + end]
