@@ -288,7 +288,9 @@ _BETWEEN = (stop_on_signals.__enter__.__code__, stop_on_signals.__exit__.__code_
 
 def _may_be_left(frame: FrameType | None) -> bool:
     """Whether an exception may leave this frame: not while a block is entered or left, which looks by itself at what
-    has come; but then, too, while it waits for jobs."""
+    has come; but then, too, while it waits for jobs. Python's import system drops what is raised in its callbacks."""
+    if frame is not None and frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        return False
     while frame is not None and frame.f_code not in _BETWEEN:
         if frame.f_code is _Handler.obey.__code__:
             return True
