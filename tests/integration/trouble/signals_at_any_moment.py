@@ -246,6 +246,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ways", default="run,python,timeout run,timeout python", help=f"of {', '.join(WAYS)}")
     parser.add_argument("--longest", type=float, default=None, help="the latest moment, in seconds")
     options = parser.parse_args(arguments)
+    # in the background of a shell it may be ignored, and what is started here would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     longest_s = options.longest or (12.0 if options.spark else 6.0)
     with tempfile.TemporaryDirectory(prefix="signals-") as folder:
