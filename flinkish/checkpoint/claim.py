@@ -117,13 +117,13 @@ def with_event_times(job: JobDescriptor, times: EventTimes, positions: Mapping[s
     told: dict[tuple[str, str], dict[str, tuple[bool, int, int]]] = {}
     for uid, source, parallelism, split, idle, watermark_ms in times.splits:
         told.setdefault((uid, source), {})[split] = idle, watermark_ms, parallelism
-    found_in = {
+    position_of = {
         one.id: SourcePosition.decode(positions[one.head.uid], f"source uid {one.head.uid}")
         for one in job.vertices
         if isinstance(one.source, SplitSource) and one.head.uid in positions
     }
     # of what had ended no timer fires any more
-    ended = {number for number, found in found_in.items() if found.complete and not found.splits}
+    ended = {number for number, found in position_of.items() if found.complete and not found.splits}
     for vertex in sorted(job.vertices, key=lambda one: one.level):
         if vertex.inputs and ended.issuperset(one.vertex for one in vertex.inputs):
             ended.add(vertex.id)
@@ -132,7 +132,7 @@ def with_event_times(job: JobDescriptor, times: EventTimes, positions: Mapping[s
         upstream = job.vertex(described.vertex)
         if upstream.head.uid in positions:
             of_source = told.get((vertex.head.uid, upstream.head.uid), {})
-            found = _told_of(upstream, described, found_in.get(upstream.id), of_source)
+            found = _restored_splits(upstream, described, position_of.get(upstream.id), of_source)
             origins.setdefault(vertex.id, {}).update(
                 (by_edge(origin_name(upstream.id, split), described.edge), (described.input_index, watermark_ms, idle))
                 for split, (idle, watermark_ms) in found.items()
@@ -141,7 +141,7 @@ def with_event_times(job: JobDescriptor, times: EventTimes, positions: Mapping[s
     return replace(job, restored_watermarks=watermarks, restored_origins=origins, restored_ended=frozenset(ended))
 
 
-def _told_of(
+def _restored_splits(
     source: VertexDescriptor,
     described: InputDescriptor,
     position: SourcePosition | None,

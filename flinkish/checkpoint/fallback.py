@@ -187,7 +187,7 @@ class QueryFallback:
             posixpath.basename(target),
             before.claim_mode,
             manifest.sources,
-            {**manifest.watermarks, **times.watermarks},
+            times.watermarks,
             SystemClock().now_ms(),
             checkpoint=checkpoint.path,
             splits=times.splits,

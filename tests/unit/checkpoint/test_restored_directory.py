@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint import fallback
-from flinkish.checkpoint.claim import with_restored_times
+from flinkish.checkpoint.claim import read_restored, with_restored_times
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion
 from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
 from flinkish.common import Configuration
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import Restored
+from flinkish.jobdir.layout import EventTimes, Restored
 from flinkish.jobmanager.job.settings import DriverSettings, Fallback, driver_settings
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from tests.support.fences import FallingFence
@@ -89,3 +89,21 @@ def test_a_fallback_leaves_the_rows_alone_that_the_job_has_begun_with(
     with pytest.raises(FinalOperationError, match="operator 'sums' is gone"):
         recovery.recover(PROGRAM, CorruptStateError("a file is damaged"))
     assert (rows / "part-0.parquet").exists()
+
+
+def test_a_fallback_begins_with_the_event_times_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = JobDirectory(str(tmp_path / "job"))
+    directory.fence = FallingFence(passes=100)
+    directory.fence.token = 8
+    checkpoints = CheckpointDirectory(str(tmp_path / "job" / "checkpoints"))
+    # the description leaves out subtasks that have no watermark yet, which hold the others back
+    described = Manifest(
+        "ab" * 16, "clicks", 7, 0, state=TableVersion("../state", 3), watermarks={"sums": 9, "counts": 7}
+    )
+    checkpoints.write(3, described)
+    report: Any = SimpleNamespace(compatible=True)
+    monkeypatch.setattr(fallback, "take_over", lambda *arguments: (report, EventTimes({"sums": 5})))
+    recovery = fallback.QueryFallback(None, replace(settings(), fallback=Fallback.REPLAY), directory, checkpoints)
+    recovery.recover(PROGRAM, CorruptStateError("a file is damaged"))
+    remembered = read_restored(directory)
+    assert remembered is not None and remembered.watermarks == {"sums": 5}
