@@ -152,6 +152,9 @@ class _FixedSessionWindows(SessionWindows):
     def _gap_of(self, element: Any) -> int:
         return self._gap_ms
 
+    def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
+        return [timestamp_ms + self._gap_ms for timestamp_ms in timestamps]
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._gap_ms})"
 
